@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use rejoin_benches::Pair;
-use rejoin_channel_table::{Epoch, Generation};
+use rejoin_channel_table::{Epoch, Generation, ImageId};
 use rejoin_engine::{HEADER_LEN, Header};
 use rejoin_wire::ToManager;
 use rejoin_wire::codec::{FrameReader, encode};
@@ -29,7 +29,7 @@ fn messages(c: &mut Criterion) {
     for length in [16, 4096] {
         let message = ToManager::NotImaged {
             generation: Generation(1),
-            epoch: Epoch(2),
+            image: ImageId::Checkpoint(Epoch(2)),
             why: "x".repeat(length),
             outlives: false,
         };

@@ -6,6 +6,7 @@ pub mod book;
 pub mod card;
 pub mod handshake;
 pub mod ids;
+pub mod image_id;
 mod numbers;
 pub mod resume;
 pub mod slab;
@@ -17,6 +18,7 @@ pub use handshake::{
     Acceptor, AcceptorStep, Dialer, DialerStep, Established, HandshakeRefusal, Proved,
 };
 pub use ids::{Attempt, Epoch, Generation, Identity, Incarnation, JobId, JobKey, Rank, Ssn};
+pub use image_id::{ImageId, MoveNumber};
 pub use resume::Resume;
 pub use slab::Slab;
 pub use table::{Admission, LinkState, Table};

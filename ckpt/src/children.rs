@@ -1,8 +1,9 @@
 //! Child processes of a program, as `/proc` lists them.
 //!
-//! No image holds a child: a restored process could not wait for it. Most children end soon, as
-//! those of `system` and `popen` do. So a checkpoint waits for a moment while a program has a young
-//! child, and is refused only after that.
+//! No image holds a child that lives: a restored process could not wait for it. Most children end
+//! soon, as those of `system` and `popen` do. So a checkpoint waits for a moment while a program
+//! has a young child, and is refused only after that. A child that has ended is in the image, and
+//! Python's resource tracker is no reason to refuse one ([`crate::manifest`]).
 
 use crate::{proc, sys};
 
@@ -27,6 +28,8 @@ pub(crate) struct ChildProcess {
     pub name: String,
     /// Milliseconds since it was made.
     age: u64,
+    /// Only its status is left.
+    pub has_ended: bool,
 }
 
 impl ChildProcess {
@@ -40,23 +43,71 @@ impl ChildProcess {
         let open = text.iter().position(|b| *b == b'(')?;
         let close = text.iter().rposition(|b| *b == b')')?;
         let name = text.get(open + 1..close)?;
-        // Field 22 is the time when it was made; field 3 comes first here.
+        // Field 3 is its state, and field 22 the time when it was made.
         let mut fields = proc::words(text[close + 1..].trim_ascii());
-        let begun = proc::number(fields.nth(22 - 3)?)?.checked_mul(TICK)?;
+        let state = fields.next()?;
+        let begun = proc::number(fields.nth(22 - 4)?)?.checked_mul(TICK)?;
         Some(Self {
             pid,
             name: String::from_utf8_lossy(name).into_owned(),
             age: now.saturating_sub(begun),
+            has_ended: state == b"Z",
         })
+    }
+
+    /// Whether it is a resource tracker of Python: it removes what the program has registered with
+    /// it when the program is gone, over a pipe that only leads to it. So it need not be the child
+    /// of a restored process, and Python starts another one if it is gone.
+    pub fn is_tracker(&self) -> bool {
+        let (path, mut text) = (
+            sys::ShortPath::new(format_args!("/proc/{}/cmdline", self.pid)),
+            Vec::new(),
+        );
+        let is_its = |words: &[u8]| words == TRACKER;
+        sys::read_file(path.as_c_str(), &mut text).is_ok()
+            && text.windows(TRACKER.len()).any(is_its)
     }
 }
 
-/// The youngest child of a process, apart from images and from `twins`; `None` if there is no
-/// other.
+/// The name of a process's program, as the system has it; empty if the process is gone.
+pub(crate) fn name_of(pid: i32) -> String {
+    let (path, mut text) = (
+        sys::ShortPath::new(format_args!("/proc/{pid}/comm")),
+        Vec::new(),
+    );
+    let _ = sys::read_file(path.as_c_str(), &mut text);
+    String::from_utf8_lossy(text.trim_ascii_end()).into_owned()
+}
+
+/// What the command line of a resource tracker has, also that of a package with its own (loky).
+const TRACKER: &[u8] = b"resource_tracker import main";
+
+/// Whether this process has any child, dead or alive, of any kind.
+pub(crate) fn has_any() -> bool {
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    // SAFETY: `siginfo_t` is plain data that the call fills in.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        libc::waitid(libc::P_ALL, 0, &mut info, flags) == 0 || sys::errno() != libc::ECHILD
+    }
+}
+
+/// The youngest child of a process that lives, apart from images, from `twins` and from resource
+/// trackers; `None` if there is no other.
 ///
 /// # Errors
 /// The system does not list children.
 pub(crate) fn youngest(process: i32, twins: &[i32]) -> sys::Sys<Option<ChildProcess>> {
+    let all = all(process, twins)?.into_iter();
+    let living = all.filter(|child| !child.has_ended && !child.is_tracker());
+    Ok(living.min_by_key(|child| child.age))
+}
+
+/// The children of a process, apart from images and from `twins`.
+///
+/// # Errors
+/// The system does not list children.
+pub(crate) fn all(process: i32, twins: &[i32]) -> sys::Sys<Vec<ChildProcess>> {
     let (mut pids, mut threads) = (Vec::new(), 0);
     let mut result = Ok(());
     let mut text = Vec::with_capacity(4096);
@@ -83,7 +134,7 @@ pub(crate) fn youngest(process: i32, twins: &[i32]) -> sys::Sys<Option<ChildProc
         sys::read_file(path.as_c_str(), &mut text).ok()?;
         ChildProcess::read(pid, &text, now).filter(|child| child.name != NAME)
     });
-    Ok(others.min_by_key(|child| child.age))
+    Ok(others.collect())
 }
 
 #[cfg(test)]
@@ -98,6 +149,7 @@ mod tests {
         assert_eq!((old.pid, &old.name[..], old.age), (77, "a (b) c", 1001));
         assert!(!old.is_young());
         assert!(read(5999).is_young());
+        assert!(!old.has_ended);
         assert_eq!(ChildProcess::read(77, b"77 (name) S 1", 0), None);
     }
 

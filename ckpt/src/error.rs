@@ -35,15 +35,17 @@ pub enum Refused {
     /// Another thread parks this one, or is where no thread may be parked.
     #[error("another thread of the rank is taking an image, or kept the library's heap for long")]
     Busy,
-    /// The twin's memory would continue to change.
+    /// The twin's memory would continue to change, or could not be made again.
     #[error(
-        "the program shares writable memory with others ({name}, {bytes} bytes), which a twin cannot freeze"
+        "the program has writable shared memory ({name}, {bytes} bytes) that no image can hold: {why}"
     )]
     SharedMemory {
         /// Length of the first such mapping, in bytes.
         bytes: u64,
         /// Its file, as the system names it.
         name: String,
+        /// The reason.
+        why: WhyShared,
     },
     /// Nobody knows what ranks of other hosts map.
     #[error(
@@ -136,11 +138,40 @@ impl Refused {
     }
 }
 
+/// Why no image holds shared memory.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+pub enum WhyShared {
+    /// That process writes to it, or reads it, and is not stopped for images.
+    #[error("process {pid} ({name}), which is no rank of this host, maps it, too")]
+    Process {
+        /// The number of the process.
+        pid: i32,
+        /// The name of its program.
+        name: String,
+    },
+    /// A restored rank would not find the memory of the others.
+    #[error("ranks of this host map it together, and it has no name")]
+    Nameless,
+    /// A mapping of this kind can't be made again.
+    #[error(
+        "it is of System V (shmget), of asynchronous I/O (io_setup), of a device or of another service of the system"
+    )]
+    Kind,
+    /// Its contents could not be read.
+    #[error("{}", std::io::Error::from_raw_os_error(*.errno))]
+    Unread {
+        /// The system's number for the error.
+        errno: i32,
+    },
+}
+
 /// What the errors mean that reading the contents of a descriptor gives.
 fn contents_reason(errno: i32) -> String {
     match errno {
         libc::EBUSY => "a message with descriptors waits in it".to_owned(),
         libc::EBADF => "it watches a descriptor whose number the program has closed".to_owned(),
+        libc::ENOLCK => "the program has a lease of it (F_SETLEASE)".to_owned(),
+        libc::ENOTSUP => "no other process can continue what it does".to_owned(),
         libc::EFBIG => "more than 64 MiB wait in pipes and sockets".to_owned(),
         errno => std::io::Error::from_raw_os_error(errno).to_string(),
     }
@@ -174,6 +205,16 @@ pub enum Caveat {
         fd: i32,
         /// What it is, as the system names it.
         what: String,
+    },
+    /// A message queue or semaphores of System V.
+    #[error(
+        "{what} {id} of System V stays as it is now: a restored rank finds it as the lost run left it"
+    )]
+    SystemV {
+        /// What it is.
+        what: String,
+        /// Its number for the system.
+        id: u64,
     },
     /// The file could not be opened again, so its position is shared with the frozen image.
     #[error(
@@ -224,6 +265,17 @@ pub enum Caveat {
     Unlocked {
         /// How much, in bytes.
         bytes: u64,
+        /// The system's number for the error.
+        errno: i32,
+    },
+    /// A child process that had ended, and for which the program had not waited.
+    #[error(
+        "child process {pid} had ended, and can't have its number again (error {errno}): a wait for this number \
+         fails, and one for any child gives its status with another number"
+    )]
+    ChildLost {
+        /// The number of the child.
+        pid: i32,
         /// The system's number for the error.
         errno: i32,
     },

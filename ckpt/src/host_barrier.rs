@@ -15,6 +15,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
+use rejoin_image_format::ImageNumber;
+
 use crate::error::Refused;
 use crate::sys;
 
@@ -34,8 +36,8 @@ const READ_IN: u64 = 10_000_000_000;
 /// A rank that has nothing to put back is as far as any other one ([`ReturnPhase`]).
 const ALL_BACK: u64 = u64::MAX;
 
-/// How far a rank is with its image of an epoch: the lowest byte of [`Entry::state`], which has the
-/// epoch above that.
+/// How far a rank is with an image: the lowest byte of [`Entry::state`], which has the image's
+/// number above that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     /// Its threads are parked.
@@ -48,8 +50,13 @@ enum Phase {
     Alone = 4,
 }
 
-fn state(epoch: u32, phase: Phase) -> u64 {
-    u64::from(epoch) << 8 | phase as u64
+fn state(number: ImageNumber, phase: Phase) -> u64 {
+    place(number) << 8 | phase as u64
+}
+
+/// A number of 56 bits that has the order of images.
+fn place(number: ImageNumber) -> u64 {
+    u64::from(number.epoch) << 24 | u64::from(number.step.min(0xff_ffff))
 }
 
 /// The mapping that this process has made, or the process of its image; null for none.
@@ -134,11 +141,11 @@ pub fn leave() {
     }
 }
 
-/// This process takes no image of the epoch, so the others need not wait for it. They then take
+/// This process takes no image of this number, so the others need not wait for it. They then take
 /// none, either; so this process first says why.
-pub fn fail(epoch: u32) {
+pub fn fail(number: ImageNumber) {
     if let Some(mapped) = joined() {
-        set_state(&mapped, epoch, Phase::Failed);
+        set_state(&mapped, number, Phase::Failed);
     }
 }
 
@@ -240,24 +247,24 @@ pub(crate) fn note_remade(key: u64, file: (u64, u64)) {
     }
 }
 
-fn set_state(mapped: &Mapped, epoch: u32, phase: Phase) {
-    let state = state(epoch, phase);
+fn set_state(mapped: &Mapped, number: ImageNumber, phase: Phase) {
+    let state = state(number, phase);
     mapped.change(this_rank(), |entry| entry.state.store(state, SeqCst));
 }
 
 /// This process at the barrier of an epoch. If it takes no image, the others wait until [`fail`].
 #[derive(Debug)]
 pub(crate) struct BarrierPass {
-    epoch: u32,
+    number: ImageNumber,
     /// All ranks of the host are parked.
     is_together: bool,
 }
 
 impl BarrierPass {
     /// Waits for the other ranks of the host, if ranks of this host are known to share memory.
-    pub fn begin(epoch: u32) -> Result<Self, Refused> {
+    pub fn begin(number: ImageNumber) -> Result<Self, Refused> {
         let mut pass = Self {
-            epoch,
+            number,
             is_together: false,
         };
         if is_sharing() {
@@ -277,7 +284,7 @@ impl BarrierPass {
             return Ok(());
         };
         announce_sharing();
-        set_state(&mapped, self.epoch, Phase::Parked);
+        set_state(&mapped, self.number, Phase::Parked);
         self.wait(&mapped, Phase::Parked, PARKED_IN)?;
         self.is_together = true;
         Ok(())
@@ -292,7 +299,7 @@ impl BarrierPass {
             true => Phase::Ready,
             false => Phase::Alone,
         };
-        set_state(&mapped, self.epoch, phase);
+        set_state(&mapped, self.number, phase);
         if self.is_together {
             self.wait(&mapped, Phase::Ready, READ_IN)?;
         }
@@ -305,7 +312,7 @@ impl BarrierPass {
             let seen = mapped.header().changes.load(SeqCst);
             let now = sys::now();
             let others = present(mapped.entries(), this_rank(), this_generation());
-            match find_late(others, self.epoch, phase) {
+            match find_late(others, self.number, phase) {
                 None => return Ok(()),
                 Some(Late::Fails { rank }) => return Err(Refused::OtherRankFailed { rank }),
                 Some(Late::Missing { rank, pid }) if now >= end => {
@@ -336,18 +343,18 @@ enum Late {
 /// The first rank that is not in this phase of the epoch. One that fails comes before others.
 fn find_late<'a>(
     others: impl Iterator<Item = (u32, i32, &'a Entry)>,
-    epoch: u32,
+    number: ImageNumber,
     phase: Phase,
 ) -> Option<Late> {
-    let mut missing = None;
+    let (mut missing, number) = (None, place(number));
     for (rank, pid, entry) in others {
         let state = entry.state.load(SeqCst);
-        let (theirs, their_phase) = ((state >> 8) as u32, state & 0xff);
+        let (theirs, their_phase) = (state >> 8, state & 0xff);
         let fails = their_phase >= Phase::Failed as u64;
-        if theirs > epoch || (theirs == epoch && fails) {
+        if theirs > number || (theirs == number && fails) {
             return Some(Late::Fails { rank });
         }
-        let is_there = theirs == epoch && their_phase >= phase as u64;
+        let is_there = theirs == number && their_phase >= phase as u64;
         if !is_there && missing.is_none() && !is_gone(pid) {
             missing = Some(Late::Missing { rank, pid });
         }
@@ -364,7 +371,8 @@ mod tests {
         for (rank, (pid, epoch, phase)) in (0..).zip(states) {
             let entry = &memory.mapped.entries()[rank as usize];
             entry.pid.store(*pid, SeqCst);
-            entry.state.store(state(*epoch, *phase), SeqCst);
+            let number = ImageNumber::of_checkpoint(*epoch);
+            entry.state.store(state(number, *phase), SeqCst);
         }
         memory
     }
@@ -375,7 +383,8 @@ mod tests {
         let me = sys::pid();
         let late = |states: &[(i32, u32, Phase)], phase| {
             let memory = memory(states);
-            find_late(present(memory.mapped.entries(), 0, 0), 7, phase)
+            let seventh = ImageNumber::of_checkpoint(7);
+            find_late(present(memory.mapped.entries(), 0, 0), seventh, phase)
         };
         let missing = Some(Late::Missing { rank: 1, pid: me });
         let fails = Some(Late::Fails { rank: 1 });

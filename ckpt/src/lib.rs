@@ -49,4 +49,5 @@ pub mod twin;
 pub mod watch;
 
 pub use arena::Arena;
-pub use error::{Caveat, NotShared, Refused};
+pub use error::{Caveat, NotShared, Refused, WhyShared};
+pub use rejoin_image_format::ImageNumber;

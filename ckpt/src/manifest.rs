@@ -14,25 +14,34 @@ mod kept_files;
 mod kernel_objects;
 mod locked_memory;
 mod locks;
+mod message_queues;
 mod open_file;
 mod pending_signals;
 mod positioned;
 mod prefix_hashes;
+mod process_settings;
+mod program_children;
 mod shared_memory;
 mod timer_clock;
 mod timers;
+mod wiped_memory;
 
 pub use files::WrittenFile;
 pub use input::InputPipe;
 pub(crate) use input::pipe;
 pub use kept_files::Overwritten;
 use kernel_objects::KernelObjects;
+pub(crate) use message_queues::is_message_queue;
 pub(crate) use open_file::{Cut, Descriptor, descriptors};
-pub(crate) use prefix_hashes::PrefixHashes;
+use prefix_hashes::PrefixHashes;
+use process_settings::ProcessSettings;
+use program_children::ProgramChildren;
 pub use shared_memory::LateMemory;
 use shared_memory::SharedMemory;
 pub(crate) use shared_memory::{MappedMemory, await_sharers};
 pub(crate) use timers::restore_late as restore_late_timers;
+pub(crate) use wiped_memory::WipedMemory;
+pub use wiped_memory::keep_out_of_images;
 
 /// The description of an image for the manager.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,8 +53,8 @@ pub struct Summary {
     pub writable: Vec<(u64, u64)>,
     /// Standard input, when it is a pipe.
     pub input: Option<InputPipe>,
-    /// The process holds locks of files: it must be dead, not only stopped, before a runner can
-    /// take them again.
+    /// The process holds locks of files, or numbers of children that have ended: it must be dead,
+    /// not only stopped, before a runner can take them again.
     pub has_locks: bool,
     /// Bytes of files that a restore may have to read again, to find out whether they were
     /// overwritten.
@@ -56,8 +65,16 @@ pub struct Summary {
     pub caveats: Vec<Caveat>,
 }
 
+/// What is kept of an image for the next one.
+#[derive(Debug, Default)]
+pub(crate) struct Remembered {
+    /// Hashes of files.
+    hashes: PrefixHashes,
+    /// Pipes to resource trackers, which need not be children of a restored process.
+    tracker_pipes: Vec<(u64, u64)>,
+}
+
 /// The state itself; it lies in the image's own memory.
-#[derive(Default)]
 pub(crate) struct Manifest {
     files: files::Files,
     objects: KernelObjects,
@@ -65,13 +82,15 @@ pub(crate) struct Manifest {
     timers: timers::Timers,
     pending: pending_signals::PendingSignals,
     locked: locked_memory::Locked,
+    children: ProgramChildren,
+    settings: ProcessSettings,
 }
 
 impl Manifest {
     /// Reads the state of this process, with signals blocked. `request_signal` is that of
     /// checkpoint requests, which is not part of the state. `is_other` are descriptors that do not
-    /// belong to the program alone: the standard streams, and what the manager has, too. `hashes`
-    /// are those of files at the image before. `is_together`: all ranks of the host are parked
+    /// belong to the program alone: the standard streams, and what the manager has, too.
+    /// `remembered` is of the image before. `is_together`: all ranks of the host are parked
     /// ([`await_sharers`]).
     ///
     /// # Errors
@@ -83,19 +102,21 @@ impl Manifest {
         maps: &MappedMemory<'_>,
         request_signal: i32,
         is_other: impl Fn(&Descriptor) -> bool,
-        (hashes, is_together): (&mut PrefixHashes, bool),
+        (remembered, is_together): (&mut Remembered, bool),
     ) -> Result<Self, Refused> {
         let shared = SharedMemory::capture(maps, all, &is_other, is_together)?;
         let objects = KernelObjects::capture(all, &is_other)?;
+        let children = ProgramChildren::capture(all, &mut remembered.tracker_pipes);
         let use_of = |d: &Descriptor| open_file::DescriptorUse {
-            is_known: is_other(d) || objects.holds(d.fd),
+            is_known: is_other(d) || objects.holds(d.fd) || children.has_pipe(d.fd),
             is_memory: shared.holds(d.fd),
             // A standard stream that is a file is one that the program has opened.
             is_own: d.fd <= 2 || !is_other(d),
             is_mapped: shared.has(d.file),
             is_remade: shared.is_remade(d.file),
         };
-        let files = files::Files::capture(all, use_of, hashes);
+        let mut files = files::Files::capture(all, use_of, &mut remembered.hashes)?;
+        files.caveats.extend(message_queues::of_system_v());
         Ok(Self {
             files,
             objects,
@@ -103,6 +124,8 @@ impl Manifest {
             timers: timers::Timers::capture()?,
             pending: pending_signals::PendingSignals::capture(request_signal),
             locked: locked_memory::Locked::capture(),
+            children,
+            settings: ProcessSettings::capture(),
         })
     }
 
@@ -112,7 +135,7 @@ impl Manifest {
             written: self.files.written(),
             writable: self.files.writable(),
             input: InputPipe::capture(),
-            has_locks: self.files.has_locks(),
+            has_locks: self.files.has_locks() || self.children.have_ended(),
             hashed: self.files.hashed_bytes(),
             shares_memory: self.shared.has_common_part(),
             caveats: self.files.caveats.clone(),
@@ -128,16 +151,23 @@ impl Manifest {
     /// numbers of those that only a restored process has again. Returns the number of files that
     /// the twin still shares.
     pub fn detach(&self, instead: RawFd) -> u16 {
+        self.settings.allow_descriptors();
         self.objects.release(instead);
         self.shared.release(instead);
         self.files.detach()
     }
 
     /// In the twin made from a file: keeps the numbers of what only a restored process has.
-    pub fn reserve(&self, instead: RawFd) {
+    pub fn reserve(&self, instead: RawFd, remembered: &mut Remembered) {
         self.objects.release(instead);
         self.shared.reserve(instead);
         self.files.reserve(instead);
+        remembered.tracker_pipes = self.children.break_pipes();
+    }
+
+    /// Whether this is a pipe to a resource tracker, which a process made from a file does without.
+    pub fn can_break(&self, fd: RawFd) -> bool {
+        self.children.has_pipe(fd)
     }
 
     /// In the rank: takes these numbers out of the program's epoll sets, or puts them back.
@@ -175,8 +205,11 @@ impl Manifest {
             shared_memory::end_process(errno);
         }
         self.locked.restore(&mut caveats);
+        // Their signals come before those that wait.
+        self.children.restore(&mut caveats);
         self.pending.restore(&mut caveats);
         self.timers.restore(&mut caveats);
+        self.settings.restore();
         caveats
     }
 }

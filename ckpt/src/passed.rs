@@ -1,6 +1,21 @@
-//! Descriptors that came with a message over a local socket.
+//! Descriptors that came with a message over a local socket, and those with numbers of their own.
 
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _, FromRawFd, OwnedFd, RawFd};
+
+use crate::sys;
+
+/// A copy of a descriptor, close-on-exec, at the lowest free number from `first` on, whatever the
+/// program's soft limit on open files is.
+///
+/// # Errors
+/// The hard limit is too low, or all numbers are taken.
+pub fn raised(descriptor: impl AsFd, first: RawFd) -> io::Result<OwnedFd> {
+    let raised = sys::raise_above_limit(descriptor.as_fd().as_raw_fd(), first);
+    let raised = raised.map_err(io::Error::from_raw_os_error)?;
+    // SAFETY: the system has just made this descriptor, and no other code has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(raised) })
+}
 
 /// The descriptors of a message, also where the kernel has dropped some of them: the others are
 /// open, and the library `nix` does not show them.

@@ -91,6 +91,44 @@ pub fn mapping(line: &[u8]) -> Option<Mapping<'_>> {
     })
 }
 
+/// A mapping, from its lines in `smaps`.
+#[derive(Debug, Clone, Copy)]
+pub struct FlaggedMapping<'a> {
+    /// The mapping.
+    pub mapping: Mapping<'a>,
+    /// The kernel's flags, two letters each (`VmFlags`).
+    flags: &'a [u8],
+    /// Its protection key; 0 is that of all other memory.
+    pub key: u64,
+}
+
+impl FlaggedMapping<'_> {
+    /// Whether the kernel has set a flag.
+    pub fn has(&self, flag: &[u8]) -> bool {
+        words(self.flags).any(|word| word == flag)
+    }
+}
+
+/// The mappings in the text of `smaps`.
+pub fn flagged(text: &[u8]) -> impl Iterator<Item = FlaggedMapping<'_>> {
+    let (mut last, mut key) = (None, 0);
+    lines(text).filter_map(move |line| {
+        if let Some(flags) = line.strip_prefix(b"VmFlags:") {
+            return Some(FlaggedMapping {
+                mapping: last.take()?,
+                flags,
+                key,
+            });
+        }
+        if let Some(value) = line.strip_prefix(b"ProtectionKey:") {
+            key = number(value.trim_ascii()).unwrap_or(0);
+        } else if let Some(found) = mapping(line) {
+            (last, key) = (Some(found), 0);
+        }
+        None
+    })
+}
+
 /// The number in `fe:01`.
 fn device_number(text: &[u8]) -> Option<u64> {
     let mut parts = text.splitn(2, |b| *b == b':');
@@ -114,6 +152,16 @@ mod tests {
         assert!(!plain.write && !plain.shared && plain.name.is_empty());
         assert_eq!(mapping(b"zz-5600 r--p 0 0 0"), None);
         assert_eq!(mapping(b""), None);
+    }
+
+    #[test]
+    fn flags_of_mappings_are_read() {
+        let text = b"1000-2000 rw-p 00000000 00:00 0 \nSize: 4 kB\nProtectionKey:         3\nVmFlags: rd wr lo\n2000-3000 rw-p 00000000 00:00 0 [heap]\nVmFlags: rd wr\n";
+        let all: Vec<_> = flagged(text).collect();
+        let seen = all
+            .iter()
+            .map(|one| (one.mapping.start, one.has(b"lo"), one.key));
+        assert!(seen.eq([(0x1000, true, 3), (0x2000, false, 0)]));
     }
 
     #[test]

@@ -13,9 +13,11 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 mod format;
+mod job_claim;
 mod load;
 
 pub use format::{REGION_LIMIT, Tag};
+pub use job_claim::{JobClaim, is_claimed};
 pub use load::{Loaded, RefusedFile, Wanted, Why};
 
 use format::{CHUNK, FileHead, Sums};
@@ -40,6 +42,9 @@ pub enum RegionsError {
     /// A build's name that does not fit.
     #[error("the name of the library's build is longer than 255 bytes")]
     LongBuild,
+    /// The folder holds the registered memory of another job that lives.
+    #[error("another job stores its registered memory in {0}: name another folder")]
+    Taken(PathBuf),
     /// The system refused.
     #[error("{action} {path}: {error}")]
     System {
@@ -208,7 +213,8 @@ impl Regions {
     /// when the file would survive a power cut. Older files stay: see [`prune`].
     ///
     /// # Errors
-    /// [`RegionsError::System`]; nothing of the attempt is left then.
+    /// [`RegionsError::System`]; nothing of the attempt is left then. For rank 0,
+    /// [`RegionsError::Taken`].
     pub fn store(&self, folder: &Path, tag: &Tag) -> Result<StoredRegions, RegionsError> {
         let head = FileHead {
             tag: tag.clone(),
@@ -216,9 +222,22 @@ impl Regions {
         };
         let head = head.encode().ok_or(RegionsError::LongBuild)?;
         fs::create_dir_all(folder).map_err(RegionsError::system("make the folder", folder))?;
+        match tag.rank {
+            // One rank for all: the job's ranks store together.
+            0 => store_alone(folder, tag.job, || self.store_file(folder, tag, &head)),
+            _ => self.store_file(folder, tag, &head),
+        }
+    }
+
+    fn store_file(
+        &self,
+        folder: &Path,
+        tag: &Tag,
+        head: &[u8],
+    ) -> Result<StoredRegions, RegionsError> {
         let path = folder.join(format::file_name(tag.rank, tag.epoch));
         let draft = path.with_extension(format!("{}.draft", std::process::id()));
-        let result = self.write(&draft, &head).and_then(|bytes| {
+        let result = self.write(&draft, head).and_then(|bytes| {
             let sync = || File::open(folder)?.sync_all();
             publish(&draft, &path, sync)?;
             Ok(bytes)
@@ -385,6 +404,29 @@ pub fn stored(folder: &Path, rank: u32) -> Vec<(u32, PathBuf)> {
     all
 }
 
+/// Whether another job than this one has stored registered memory in the folder, and lives.
+#[must_use]
+pub fn is_of_other(folder: &Path, job: u64) -> bool {
+    let files = stored(folder, 0).into_iter();
+    let jobs = files.filter_map(|(_, path)| Some(load::tag(&path).ok()?.job));
+    let mut others = jobs.filter(|other| *other != job);
+    others.any(|other| is_claimed(folder, other))
+}
+
+/// Runs `store`, which stores registered memory of rank 0, unless the folder is another job's.
+fn store_alone<T>(
+    folder: &Path,
+    job: u64,
+    store: impl FnOnce() -> Result<T, RegionsError>,
+) -> Result<T, RegionsError> {
+    let locked = job_claim::lock_folder(folder);
+    let locked = locked.map_err(RegionsError::system("open", folder))?;
+    if locked.is_none() || is_of_other(folder, job) {
+        return Err(RegionsError::Taken(folder.to_owned()));
+    }
+    store()
+}
+
 /// The files of all ranks of all jobs in a folder, in no order.
 #[must_use]
 pub fn files(folder: &Path) -> Vec<PathBuf> {
@@ -454,6 +496,47 @@ mod tests {
                 (works, works, false)
             );
         }
+        fs::remove_dir_all(&folder).expect("removed");
+    }
+
+    fn store(folder: &Path, job: u64, epoch: u32) -> Result<(), RegionsError> {
+        let tag = Tag {
+            job,
+            size: 1,
+            epoch,
+            ..Tag::default()
+        };
+        Regions::new().store(folder, &tag).map(drop)
+    }
+
+    #[test]
+    fn a_folder_is_that_of_the_job_which_has_stored_there_while_that_lives() {
+        let folder = std::env::temp_dir().join(format!("rejoin-jobs-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let first = JobClaim::new(&folder, 1).expect("a claim");
+        let second = JobClaim::new(&folder, 2).expect("a claim");
+        let twice = JobClaim::new(&folder, 1).expect_err("the job has one");
+        assert_eq!(twice.kind(), io::ErrorKind::ResourceBusy);
+        assert!(!is_of_other(&folder, 1) && !is_of_other(&folder, 2));
+        store(&folder, 1, 1).expect("the first job's");
+        let refused = store(&folder, 2, 2).expect_err("the folder is the first job's");
+        assert!(matches!(refused, RegionsError::Taken(_)), "{refused}");
+        store(&folder, 1, 3).expect("it stores again");
+        drop(first);
+        store(&folder, 2, 4).expect("the first job has ended");
+        drop(second);
+        let left = fs::read_dir(&folder).expect("the folder").flatten();
+        assert_eq!(left.count(), 3, "the three files, and no lock");
+        fs::remove_dir_all(&folder).expect("removed");
+    }
+
+    #[test]
+    fn of_two_jobs_that_store_at_once_one_is_refused() {
+        let folder = std::env::temp_dir().join(format!("rejoin-once-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let both = store_alone(&folder, 1, || Ok(store_alone(&folder, 2, || Ok(()))));
+        let second = both.expect("the first one");
+        assert!(matches!(second, Err(RegionsError::Taken(_))));
         fs::remove_dir_all(&folder).expect("removed");
     }
 }

@@ -10,11 +10,12 @@
 //! of the image.
 //!
 //! ```
+//! use rejoin_ckpt::ImageNumber;
 //! use rejoin_ckpt::store::{BaseFiles, ImageFolder};
 //!
 //! let folder = std::env::temp_dir().join(format!("rejoin-store-{}", std::process::id()));
 //! let images = ImageFolder::new(&folder, 7, None);
-//! let image = images.begin(3, 12, BaseFiles::default())?;
+//! let image = images.begin(3, ImageNumber::of_checkpoint(12), BaseFiles::default())?;
 //! image.file().set_len(8192)?;
 //! let stored = image.complete(b"")?;
 //! assert_eq!(stored.bytes(), 8192);
@@ -26,6 +27,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+use rejoin_image_format::ImageNumber;
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -99,33 +101,20 @@ impl ImageFolder {
         builder.recursive(true).mode(0o700).create(&self.path)
     }
 
-    fn image(&self, rank: u32, epoch: u32) -> PathBuf {
-        self.path.join(file_names::image(rank, epoch))
+    fn image(&self, rank: u32, number: ImageNumber) -> PathBuf {
+        self.path.join(file_names::image(rank, number))
     }
 
     fn parity(&self, rank: u32, epoch: u32) -> PathBuf {
         self.path.join(file_names::parity(rank, epoch))
     }
 
-    /// The whole image of a rank at a checkpoint, from a job that has ended.
+    /// The whole image of a rank that has this number.
     ///
     /// # Errors
     /// There is none, or the system's reason why it can't be read.
-    pub fn find(&self, rank: u32, epoch: u32) -> io::Result<StoredImage> {
-        self.stored(self.image(rank, epoch))
-    }
-
-    /// The same, or the whole image of this number with which a rank moves
-    /// ([`PartialImage::that_passes`]).
-    ///
-    /// # Errors
-    /// There is none, or the system's reason why it can't be read.
-    pub fn find_any(&self, rank: u32, number: u32) -> io::Result<StoredImage> {
-        let of_move = || self.path.join(file_names::image_of_move(rank, number));
-        match self.find(rank, number) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.stored(of_move()),
-            found => found,
-        }
+    pub fn find(&self, rank: u32, number: ImageNumber) -> io::Result<StoredImage> {
+        self.stored(self.image(rank, number))
     }
 
     /// The parity of the files of several ranks at a checkpoint, which the first of them names.
@@ -237,20 +226,27 @@ impl ImageFolder {
         FolderClaim::new(&self.path, host)
     }
 
-    /// Makes a file for the image of a rank at a checkpoint, which only this user may read. It
+    /// Makes a file for the image of a rank that has this number, which only this user may read. It
     /// bypasses the system's cache where the file system allows that, so writes must be whole pages
-    /// from aligned memory. It may refer to the bases.
+    /// from aligned memory. It may refer to the bases. If the rank moves with the image, nothing
+    /// waits until the file is on a disk.
     ///
     /// # Errors
     /// The system's reason.
-    pub fn begin(&self, rank: u32, epoch: u32, bases: BaseFiles) -> io::Result<PartialImage> {
-        let path = self.image(rank, epoch);
+    pub fn begin(
+        &self,
+        rank: u32,
+        number: ImageNumber,
+        bases: BaseFiles,
+    ) -> io::Result<PartialImage> {
+        let path = self.image(rank, number);
         let begun = self.open_partial(path.clone(), libc::O_DIRECT);
         let mut begun = begun.or_else(|error| match error.raw_os_error() {
             Some(libc::EINVAL | libc::EOPNOTSUPP) => self.open_partial(path, 0),
             _ => Err(error),
         })?;
         begun.bases = bases;
+        begun.passes = number.is_of_move();
         Ok(begun)
     }
 
@@ -259,8 +255,10 @@ impl ImageFolder {
     ///
     /// # Errors
     /// The system's reason.
-    pub fn begin_copy(&self, rank: u32, epoch: u32) -> io::Result<PartialImage> {
-        self.open_partial(self.image(rank, epoch), 0)
+    pub fn begin_copy(&self, rank: u32, number: ImageNumber) -> io::Result<PartialImage> {
+        let mut begun = self.open_partial(self.image(rank, number), 0)?;
+        begun.passes = number.is_of_move();
+        Ok(begun)
     }
 
     /// Makes a file for the parity of the files of several ranks, which the first of them names.
@@ -345,19 +343,6 @@ pub struct PartialImage {
 }
 
 impl PartialImage {
-    /// A rank moves with the image, if it `passes`: nothing waits until the file is on a disk, and
-    /// its name is none of a checkpoint's.
-    #[must_use]
-    pub fn that_passes(mut self, passes: bool) -> Self {
-        self.passes = passes;
-        let name = self.path.file_name().and_then(|name| name.to_str());
-        if let Some((rank, number)) = name.filter(|_| passes).and_then(numbers) {
-            self.path
-                .set_file_name(file_names::image_of_move(rank, number));
-        }
-        self
-    }
-
     /// Nothing waits until the file is on a disk.
     #[must_use]
     pub fn passes(&self) -> bool {
@@ -554,6 +539,10 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
 
+    fn of(epoch: u32) -> ImageNumber {
+        ImageNumber::of_checkpoint(epoch)
+    }
+
     #[test]
     fn a_file_has_its_name_only_while_it_is_whole_and_kept() {
         let folder = std::env::temp_dir().join(format!("rejoin-images-{}", std::process::id()));
@@ -571,18 +560,18 @@ mod tests {
                 })
                 .collect()
         };
-        let partial = images.begin(0, 1, none()).expect("a file");
+        let partial = images.begin(0, of(1), none()).expect("a file");
         let names_now = names();
         assert!(names_now[0].starts_with("rank-0.epoch-1.") && names_now[0].ends_with("-partial"));
         assert_eq!(images.files().expect("files").len(), 1);
         // The removal of the first attempt does not touch the second one.
-        let again = images.begin(0, 1, none()).expect("a file");
+        let again = images.begin(0, of(1), none()).expect("a file");
         drop(partial);
         let again = again.complete(b"").expect("a name");
         drop(again);
         assert!(names().is_empty());
         let stored = images
-            .begin(0, 2, none())
+            .begin(0, of(2), none())
             .expect("a file")
             .complete(b"")
             .expect("a name");
@@ -594,7 +583,7 @@ mod tests {
         assert_eq!(names(), ["rank-0.epoch-2.image"]);
         images.remove_if_empty();
         assert_eq!(names().len(), 1, "the folder is not empty");
-        let next = images.begin(0, 3, stored.as_bases()).expect("a file");
+        let next = images.begin(0, of(3), stored.as_bases()).expect("a file");
         let (_, name) = next.base().expect("the image before");
         assert_eq!(name, "rank-0.epoch-2.image");
         drop(stored);
@@ -611,7 +600,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("rejoin-bases-{}", std::process::id()));
         let images = ImageFolder::new(&folder, 1, None);
         let stored = |epoch, bases, bytes| {
-            let partial = images.begin(0, epoch, bases).expect("a file");
+            let partial = images.begin(0, of(epoch), bases).expect("a file");
             partial.file().set_len(bytes).expect("its length");
             partial.complete(b"").expect("a name")
         };
@@ -635,11 +624,13 @@ mod tests {
     fn a_removed_file_goes_with_the_last_image_that_refers_to_it() {
         let folder = std::env::temp_dir().join(format!("rejoin-removed-{}", std::process::id()));
         let images = ImageFolder::new(&folder, 1, None).that_stays();
-        let first = images.begin(0, 1, BaseFiles::default()).expect("a file");
+        let first = images
+            .begin(0, of(1), BaseFiles::default())
+            .expect("a file");
         let first = first.complete(b"note").expect("a name");
         let path = first.path().to_owned();
         // The next image of a move is being written when the move is given up.
-        let next = images.begin(0, 2, first.as_bases_of_move());
+        let next = images.begin(0, of(2), first.as_bases_of_move());
         first.remove();
         assert!(path.exists(), "the next image refers to it");
         drop(next.expect("a file"));
@@ -652,20 +643,21 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("rejoin-passing-{}", std::process::id()));
         let images = ImageFolder::new(&folder, 1, Some("night"));
         let begin = |number, bases| images.begin(0, number, bases).expect("a file");
-        let first = begin(4, BaseFiles::default()).that_passes(true);
+        let [moves, moves_on] = [1, 2].map(|step| ImageNumber { epoch: 4, step });
+        let first = begin(moves, BaseFiles::default());
         let first = first.complete(b"of a move").expect("a name");
         assert_eq!(images.complete_epochs(1).expect("a list"), [0u32; 0]);
-        assert!(images.find(0, 4).is_err());
-        let found = images.find_any(0, 4).expect("an image");
+        assert!(images.find(0, of(4)).is_err());
+        let found = images.find(0, moves).expect("an image");
         assert_eq!(
             (found.path(), &found.note().expect("its note")[..]),
             (first.path(), &b"of a move"[..])
         );
         drop(found);
-        let next = begin(5, first.as_bases_of_move()).that_passes(true);
+        let next = begin(moves_on, first.as_bases_of_move());
         let (_, name) = next.base().expect("the image before");
-        assert_eq!(name, "rank-0.epoch-4.move");
-        let of_checkpoint = begin(6, BaseFiles::default())
+        assert_eq!(name, "rank-0.epoch-4+1.move");
+        let of_checkpoint = begin(of(6), BaseFiles::default())
             .complete(b"")
             .expect("a name");
         assert_eq!(images.complete_epochs(1).expect("a list"), [6]);
@@ -687,7 +679,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("rejoin-named-{}", std::process::id()));
         let images = ImageFolder::new(&folder, 1, Some("night"));
         let store = |rank, epoch| {
-            let partial = images.begin(rank, epoch, BaseFiles::default());
+            let partial = images.begin(rank, of(epoch), BaseFiles::default());
             let note = format!("of {rank}").into_bytes();
             partial.and_then(|p| p.complete(&note)).expect("stored")
         };
@@ -695,14 +687,16 @@ mod tests {
             assert!(store(rank, epoch).as_bases().files.is_empty());
         }
         assert_eq!(images.complete_epochs(2).expect("read"), [4]);
-        let partial = images.begin(1, 9, BaseFiles::default()).expect("a file");
+        let partial = images
+            .begin(1, of(9), BaseFiles::default())
+            .expect("a file");
         assert_eq!(images.highest_epoch().expect("read"), Some(9));
         drop(partial);
         assert_eq!(images.highest_epoch().expect("read"), Some(5));
-        let image = images.find(1, 4).expect("it has stayed");
+        let image = images.find(1, of(4)).expect("it has stayed");
         assert_eq!(image.note().expect("its note"), b"of 1");
         images.clear(Some(4)).expect("cleared");
-        assert!(images.find(0, 5).is_err());
+        assert!(images.find(0, of(5)).is_err());
         fs::write(image.file.note_path(), "of 1").expect("an altered note");
         assert!(image.note().is_err());
         let all = |images: &ImageFolder| fs::read_dir(&images.path).expect("read").count();

@@ -224,7 +224,35 @@ pub fn duplicate(old: RawFd, new: RawFd, cloexec: bool) -> Sys<()> {
 /// A copy of the descriptor at the lowest free number from `first` on, close-on-exec; where none is
 /// free, at any.
 pub fn raise(fd: RawFd, first: RawFd) -> Sys<RawFd> {
-    control(fd, libc::F_DUPFD_CLOEXEC, first).or_else(|_| control(fd, libc::F_DUPFD_CLOEXEC, 3))
+    raise_above_limit(fd, first).or_else(|_| control(fd, libc::F_DUPFD_CLOEXEC, 3))
+}
+
+/// The same, only from `first` on. The program's limit on open files may be lower: it is raised for
+/// a moment.
+pub fn raise_above_limit(fd: RawFd, first: RawFd) -> Sys<RawFd> {
+    let copy = || control(fd, libc::F_DUPFD_CLOEXEC, first);
+    copy().or_else(|_| {
+        let exchange = |new: *const libc::rlimit, old: *mut libc::rlimit| {
+            // SAFETY: each pointer is null or to a limit.
+            check(unsafe { libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_NOFILE, new, old) })
+        };
+        let mut limit = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        exchange(std::ptr::null(), &raw mut limit)?;
+        if limit.rlim_cur >= limit.rlim_max {
+            return copy();
+        }
+        let most = libc::rlimit {
+            rlim_cur: limit.rlim_max,
+            ..limit
+        };
+        exchange(&raw const most, std::ptr::null_mut())?;
+        let copied = copy();
+        exchange(&raw const limit, std::ptr::null_mut())?;
+        copied
+    })
 }
 
 /// `fcntl` with a number.
@@ -452,8 +480,8 @@ impl Write for ShortPath {
 /// Calls `each` with every open descriptor of this process.
 pub fn own_descriptors(mut each: impl FnMut(RawFd)) -> Sys<()> {
     let fd = open_directory(c"/proc/thread-self/fd")?;
-    let result = list(fd, |number| {
-        if number != fd {
+    let result = list(fd, |_, name| {
+        if let Some(number) = as_number(name).filter(|number| *number != fd) {
             each(number)
         }
     });
@@ -462,18 +490,36 @@ pub fn own_descriptors(mut each: impl FnMut(RawFd)) -> Sys<()> {
 }
 
 /// Calls `each` with every number in a directory of `/proc` whose names are numbers.
-pub fn numbers_in(directory: &CStr, each: impl FnMut(i32)) -> Sys<()> {
+pub fn numbers_in(directory: &CStr, mut each: impl FnMut(i32)) -> Sys<()> {
     let fd = open_directory(directory)?;
-    let result = list(fd, each);
+    let result = list(fd, |_, name| {
+        as_number(name).into_iter().for_each(&mut each)
+    });
     close(fd);
     result
+}
+
+/// The name in a directory of the file with this number there, if it has one.
+pub fn name_in(directory: &CStr, inode: u64) -> Option<Vec<u8>> {
+    let (fd, mut found) = (open_directory(directory).ok()?, None);
+    let result = list(fd, |number, name| {
+        if number == inode {
+            found = Some(name.to_vec());
+        }
+    });
+    close(fd);
+    result.ok().and(found)
+}
+
+fn as_number(name: &[u8]) -> Option<i32> {
+    crate::proc::number(name).and_then(|number| i32::try_from(number).ok())
 }
 
 fn open_directory(path: &CStr) -> Sys<RawFd> {
     open(path, libc::O_RDONLY | libc::O_DIRECTORY)
 }
 
-fn list(fd: RawFd, mut each: impl FnMut(i32)) -> Sys<()> {
+fn list(fd: RawFd, mut each: impl FnMut(u64, &[u8])) -> Sys<()> {
     let mut buffer = [0u64; 256];
     loop {
         let size = std::mem::size_of_val(&buffer);
@@ -490,19 +536,19 @@ fn list(fd: RawFd, mut each: impl FnMut(i32)) -> Sys<()> {
     }
 }
 
-/// The numbers among the entries of `linux_dirent64`: inode and offset of 8 bytes each, length of
-/// 2, kind of 1, name.
-fn entries(mut bytes: &[u8], mut each: impl FnMut(i32)) {
+/// Numbers and names of the entries of `linux_dirent64`: inode and offset of 8 bytes each, length
+/// of 2, kind of 1, name.
+fn entries(mut bytes: &[u8], mut each: impl FnMut(u64, &[u8])) {
     while bytes.len() > 19 {
         let length = usize::from(u16::from_ne_bytes([bytes[16], bytes[17]]));
         if length < 20 || length > bytes.len() {
             return;
         }
+        let inode = bytes
+            .first_chunk()
+            .map_or(0, |bytes| u64::from_ne_bytes(*bytes));
         let name = &bytes[19..length];
-        let name = name.split(|b| *b == 0).next().unwrap_or_default();
-        if let Some(number) = crate::proc::number(name).and_then(|n| i32::try_from(n).ok()) {
-            each(number);
-        }
+        each(inode, name.split(|b| *b == 0).next().unwrap_or_default());
         bytes = &bytes[length..];
     }
 }

@@ -8,11 +8,15 @@
 
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
+use rejoin_image_format::ImageNumber;
+
 pub use crate::children::NAME;
 use crate::error::Refused;
 use crate::host_barrier::BarrierPass;
 use crate::manifest::{self, Manifest};
-pub use crate::manifest::{InputPipe, LateMemory, Overwritten, Summary, WrittenFile};
+pub use crate::manifest::{
+    InputPipe, LateMemory, Overwritten, Summary, WrittenFile, keep_out_of_images,
+};
 use crate::sys;
 use crate::threads::kernel_state::{self, RegisteredAddresses, Scheduling};
 use crate::threads::{CloneSide, Parked};
@@ -39,8 +43,8 @@ pub use wire::{BODY_LIMIT, DESCRIPTOR_LIMIT};
 /// [`Taken::Restored`] callers drop their connections without closing them, because the descriptors
 /// no longer belong to them.
 ///
-/// `epoch` is a number that all ranks of the host give the images which they take together, higher
-/// than all before. Ranks that share memory wait for each other. If one of them takes no image, it
+/// All ranks of the host give the images which they take together one `number`, higher than all
+/// before. Ranks that share memory wait for each other. If one of them takes no image, it
 /// calls [`crate::host_barrier::fail`].
 ///
 /// May be called in a signal handler, with this library's own allocator ([`crate::Arena`]). The
@@ -52,8 +56,8 @@ pub use wire::{BODY_LIMIT, DESCRIPTOR_LIMIT};
 ///
 /// # Errors
 /// [`Refused`], with the process and its streams as they were.
-pub fn take(imager: &mut Imager, parked: &Parked, epoch: u32) -> Result<Taken, Refused> {
-    let mut pass = BarrierPass::begin(epoch)?;
+pub fn take(imager: &mut Imager, parked: &Parked, number: ImageNumber) -> Result<Taken, Refused> {
+    let mut pass = BarrierPass::begin(number)?;
     imager.reap();
     let is_direct = imager.is_direct();
     imager.check_children(is_direct)?;
@@ -63,24 +67,25 @@ pub fn take(imager: &mut Imager, parked: &Parked, epoch: u32) -> Result<Taken, R
     let all = manifest::descriptors(imager.settings.block)
         .map_err(|errno| Refused::system("list the open files", errno))?;
     let signal = imager.settings.signal;
-    let mut hashes = std::mem::take(&mut imager.hashes);
+    let mut remembered = std::mem::take(&mut imager.remembered);
     let is_other = |d: &manifest::Descriptor| imager.is_other(d);
     let manifest = Manifest::capture(
         &all,
         &imager.mappings(),
         signal,
         is_other,
-        (&mut hashes, pass.is_together()),
+        (&mut remembered, pass.is_together()),
     );
-    imager.hashes = hashes;
+    imager.remembered = remembered;
     let manifest = manifest?;
     pass.end()?;
-    imager.note_shared_files(epoch);
+    imager.note_shared_files(number);
     let (wait, manager_end) = socket_pair(imager.settings.block)?;
     // The last look: the twin compares its memory with the ranges read here.
     let streams = imager
         .read_mappings()
         .and_then(|()| renew_streams(imager, &manifest, &all));
+    imager.find_wiped(number);
     let streams = streams.inspect_err(|_| [wait, manager_end].into_iter().for_each(sys::close))?;
     let context = CloneContext {
         wait,
@@ -125,8 +130,10 @@ fn clone_with(
             name: kernel_state::name(),
             scheduling: Scheduling::read(),
         };
+        imager.wiped.mark(false);
         made = clone::clone(is_direct);
         if made != Ok(0) {
+            imager.wiped.mark(true);
             return CloneSide::Same;
         }
         let message = zygote::freeze(imager, &context, &thread);

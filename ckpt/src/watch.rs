@@ -175,6 +175,21 @@ pub fn hold(memory: BorrowedFd<'_>, slot: u32) -> io::Result<()> {
     Ok(())
 }
 
+/// A process that comes from an image has no slot: its list's entry gets a word that nobody
+/// watches. The image does not hold the page of its predecessor's word. Changes nothing in a
+/// process that has held no slot.
+///
+/// # Errors
+/// When the page cannot be mapped.
+pub fn hold_none() -> io::Result<()> {
+    let held = HELD.load(Ordering::Acquire);
+    if !held.is_null() {
+        let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        map(held, PAGE, private, -1, 0)?;
+    }
+    Ok(())
+}
+
 /// Releases the word, so that the watcher does not report the end of this process.
 pub fn release() {
     let held = HELD.swap(std::ptr::null_mut(), Ordering::AcqRel);

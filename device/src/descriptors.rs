@@ -1,13 +1,13 @@
 //! The library's descriptors are in one high block, apart from the program's. So an image of the
 //! process can drop them all as one range, and the program gets the low numbers that it expects.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::stat::fstat;
+use rejoin_ckpt::passed;
 
 use crate::error::{Error, Result};
 
@@ -51,19 +51,15 @@ pub fn block_start() -> RawFd {
 }
 
 /// Moves a descriptor into the block and closes the old number. Close-on-exec is set. When the
-/// block is full, the limit on open files is raised as far as the system lets it. When that does
-/// not help, the descriptor keeps its number, and no image can be taken while it is open
-/// ([`below_block`]).
+/// block is above the limit on open files, that limit is raised for a moment, as far as the system
+/// lets it. When that does not help, the descriptor keeps its number, and no image can be taken
+/// while it is open ([`below_block`]).
 ///
 /// # Errors
 /// When the system neither moves nor keeps it.
 pub fn raise(descriptor: OwnedFd) -> Result<OwnedFd> {
-    let moved = move_up(&descriptor).or_else(|_| {
-        raise_limit()?;
-        move_up(&descriptor)
-    });
-    if let Ok(moved) = moved {
-        return Ok(moved);
+    if let Ok(raised) = passed::raised(&descriptor, block_start()) {
+        return Ok(raised);
     }
     fcntl(descriptor.as_fd(), FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))
         .map_err(|errno| Error::system("set close-on-exec", errno))?;
@@ -88,21 +84,6 @@ pub fn below_block() -> Option<RawFd> {
 /// The hard limit on open files of this process.
 pub(crate) fn most_open() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(_, hard)| hard)
-}
-
-fn move_up(descriptor: &OwnedFd) -> nix::Result<OwnedFd> {
-    let raw = fcntl(descriptor.as_fd(), FcntlArg::F_DUPFD_CLOEXEC(block_start()))?;
-    // SAFETY: fcntl has just made this descriptor, no other code owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
-}
-
-/// Raises the limit on open files. The block grows, and begins where it did.
-fn raise_limit() -> nix::Result<()> {
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    if soft >= hard {
-        return Err(Errno::EMFILE);
-    }
-    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
 }
 
 /// Number, file system and inode of an open descriptor.

@@ -5,30 +5,25 @@
 //! This crate owns the sockets, the clock and the copies.
 //!
 //! [`Device`] composes types with private state, each a folder: `links` (connections, dials,
-//! readable links), `manager` (the link to the local manager), `recovery` (checkpoints and images)
-//! and `progress` (the loop's own state). Code that needs several of them is in the folder
-//! `device`. What records a rank, and what replays it alone in place of a device, is in
-//! [`recording`].
+//! readable links), `manager` (the link to the local manager), `recovery` (checkpoints and images),
+//! `log` (what a rank logs for replays) and `progress` (the loop's own state). Code that needs
+//! several of them is in the folder `device`, as handlers. What records a rank, and what replays it
+//! alone in place of a device, is in [`recording`].
 
 pub mod descriptors;
 mod device;
 mod error;
 mod events;
-mod full_time;
 mod job_locality;
 mod job_member;
 mod links;
-mod log_pace;
-mod log_room;
-mod log_words;
+mod log;
 mod manager;
 mod meter;
 mod options;
 mod os;
 mod program_memory;
 mod progress;
-mod rank_log;
-mod rank_receive_log;
 pub mod recording;
 mod recovery;
 mod served_peers;
@@ -44,10 +39,10 @@ pub use device::{Caller, Counters, Device, Mode, safe_point};
 pub use error::{Error, Result};
 pub use events::Waker;
 pub use job_locality::{JobLocality, LocalCost};
+pub use log::Determinants;
 pub use meter::Stats;
 pub use options::Options;
 pub use progress::Names;
-pub use rank_log::Determinants;
 pub use rejoin_channel_table::ids::Rank;
 pub use rejoin_channel_table::{Identity, LocalHostId};
 pub use rejoin_ckpt::Arena;

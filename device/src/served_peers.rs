@@ -42,9 +42,10 @@ impl ServedPeers {
             return None;
         }
         let [fewest, most] = PAUSES;
-        self.pause = match soon {
-            true => fewest,
-            false => (2 * self.pause).clamp(fewest, most),
+        self.pause = if soon {
+            fewest
+        } else {
+            (2 * self.pause).clamp(fewest, most)
         };
         Some(self.pause)
     }

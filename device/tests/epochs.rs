@@ -21,9 +21,7 @@ fn exchange(device: &mut Device) -> u64 {
         // before all links are established: a handshake between two epochs ends in a link that does
         // not last.
         if number > 0 && number % u64::from(5 * size) == u64::from(5 * me) {
-            device
-                .enter_epoch(Epoch(device.epoch().0.max(1) + 1))
-                .expect("entered");
+            device.meet_signal(device.epoch().0 + 1).expect("entered");
         }
         // A peer leaves, and its links with it, once it has everyone's last message: count before.
         lost = device.stats().links_lost;
@@ -58,7 +56,7 @@ fn frames_of_a_later_epoch_wait_in_their_link() {
 #[test]
 fn a_signal_that_announces_messages_makes_no_rank_enter_its_first_epoch() {
     let epochs = TestJob::new(2).run(|device| {
-        device.enter_epoch(Epoch(1)).expect("nothing to read");
+        device.meet_signal(0).expect("nothing to read");
         device.epoch()
     });
     assert_eq!(epochs, [Epoch(0); 2]);
@@ -79,7 +77,7 @@ fn the_first_word_may_be_of_a_later_epoch() {
     TestJob::new(2).run(|device| {
         let mut bytes = [0];
         if device.rank() == Rank(0) {
-            device.enter_epoch(Epoch(9)).expect("entered");
+            device.meet_signal(9).expect("entered");
             testing::send(device, 1, 0, b"x");
             testing::recv(device, from(1, 0), &mut bytes);
         } else {

@@ -165,9 +165,12 @@ fn gate(to: SocketAddr, passage: Arc<Passage>) -> SocketAddr {
                     }
                     pass(&mut server, &mut client)
                 })
-                .and_then(|()| match is_open {
-                    true => pass_all(client, server),
-                    false => client.read(&mut [0]).map(|_| ()),
+                .and_then(|()| {
+                    if is_open {
+                        pass_all(client, server)
+                    } else {
+                        client.read(&mut [0]).map(|_| ())
+                    }
                 });
             passage.broken.fetch_add(1, Ordering::Relaxed);
         }

@@ -276,3 +276,17 @@ fn a_directory_that_others_may_enter_is_not_used() {
     assert!(place.sockets().is_empty());
     assert_eq!(end(job).code, Some(0));
 }
+
+#[test]
+fn a_list_that_is_too_long_for_a_request_is_refused() {
+    let place = Place::new("long");
+    let (child, _) = place.job(&["cat"]);
+    // Each name takes more bytes in a request than in the list.
+    let hosts = vec!["b"; 30_000].join(",");
+    let job = child.id().to_string();
+    let done = place.rejoin(&["add-host", &hosts, "--job", &job]);
+    assert_eq!(done.code, Some(1), "{done:?}");
+    let says = "the list is too long for one request";
+    assert!(done.last_line().ends_with(says), "{}", done.err);
+    assert_eq!(end(child).code, Some(0));
+}

@@ -476,17 +476,8 @@ fn ranks_find_usual_signals_limits_and_descriptors() {
     let mut limit = std::process::Command::new("sh");
     let here = limit.args(["-c", "ulimit -n"]).output().unwrap();
     assert_eq!(lines[2].as_bytes(), here.stdout.trim_ascii());
-    // Beside what everyone here has, only the socket to the manager.
-    let direct = std::process::Command::new("sh")
-        .args(["-c", "ls /proc/self/fd"])
-        .output();
-    let mut expected: Vec<String> = String::from_utf8(direct.unwrap().stdout)
-        .unwrap()
-        .lines()
-        .map(str::to_string)
-        .collect();
-    expected.push("100".to_string());
-    expected.sort();
+    // Beside the standard streams and the folder that is listed, only the socket to the manager.
+    let expected = ["0", "1", "100", "2", "3"];
     assert_eq!(lines[3].split_whitespace().collect::<Vec<_>>(), expected);
 }
 
@@ -505,4 +496,46 @@ fn ranks_ignore_the_limit_of_file_sizes_where_mpirun_did() {
         let bit = ignored & (1 << (libc::SIGXFSZ - 1));
         assert_eq!(bit != 0, ignores, "{script}: {}", done.out);
     }
+}
+
+#[test]
+fn an_unfinished_line_is_shown_while_its_rank_goes_on() {
+    use std::io::{Read as _, Write as _};
+    let script = "printf 'name? '; read name; echo hello $name";
+    let mut child = common::mpirun(&["sh", "-c", script])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The rank writes nothing more before it gets an answer.
+    let mut question = [0; 6];
+    let out = child.stdout.as_mut().unwrap();
+    out.read_exact(&mut question).unwrap();
+    assert_eq!(&question, b"name? ");
+    child.stdin.take().unwrap().write_all(b"you\n").unwrap();
+    assert_eq!(common::finish(child).out, "hello you\n");
+}
+
+#[test]
+fn ranks_do_not_have_descriptors_that_mpirun_has_inherited() {
+    let script = "exec 8<$0 9>/dev/null; exec \"$@\"";
+    let mpirun = env!("CARGO_BIN_EXE_mpirun");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    let list = "for fd in 8 9; do [ -e /proc/self/fd/$fd ] && echo $fd; done; echo end";
+    let all = ["-c", script, file, mpirun, "-n", "2", "sh", "-c", list];
+    let done = common::finish(common::mpirun_in("sh", &all).spawn().unwrap());
+    assert_eq!(
+        (done.code, done.out.as_str()),
+        (Some(0), "end\nend\n"),
+        "{done:?}"
+    );
+}
+
+#[test]
+fn the_environment_may_set_the_time_limit() {
+    let mut command = common::mpirun(&["sleep", "100"]);
+    let done = common::finish(command.env("MPIEXEC_TIMEOUT", "1").spawn().unwrap());
+    assert_eq!(done.code, Some(124), "{done:?}");
+    let done = common::finish(command.env("MPIEXEC_TIMEOUT", "x").spawn().unwrap());
+    assert_eq!(done.code, Some(2), "{done:?}");
+    assert!(done.err.contains("MPIEXEC_TIMEOUT"), "{done:?}");
 }

@@ -160,10 +160,10 @@ impl Dev {
         self.keep(result)
     }
 
-    /// A checkpoint of an epoch is requested while the program is in its own code.
-    pub fn enter_epoch(&mut self, epoch: u32) -> Result<()> {
+    /// A signal with this number has come while the program is in its own code.
+    pub fn meet_signal(&mut self, number: u32) -> Result<()> {
         let result = match &mut self.inner {
-            Inner::Real(device) => device.enter_epoch(Epoch(epoch)).map_err(as_error),
+            Inner::Real(device) => device.meet_signal(number).map_err(as_error),
             Inner::Replayed(_) => Ok(()),
             #[cfg(test)]
             Inner::Test(_) => Ok(()),

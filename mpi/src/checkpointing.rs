@@ -5,11 +5,56 @@ use crate::adi::Dev;
 use crate::error::{Error, ErrorClass, Result};
 use crate::runtime::Mpi;
 use rejoin_channel_table::{Epoch, Identity};
+use rejoin_device::safe_point::try_park_others;
 use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
-pub use rejoin_device::safe_point::{is_pending, try_park_others};
+pub use rejoin_device::safe_point::is_pending;
+
+/// The runtime of this process, for the signal's handler. It is never freed.
+static CORE: AtomicPtr<Mpi> = AtomicPtr::new(std::ptr::null_mut());
+/// Whether code of the library runs, in any thread.
+static IS_INSIDE: OnceLock<fn() -> bool> = OnceLock::new();
+
+/// Meets the request of this number, if all threads of the program run its own code. Runs in the
+/// signal's handler. Another thread may be about to enter the library, so it is parked first. If a
+/// thread is inside, its call finds the request at its end.
+fn take_here(number: u32) -> bool {
+    // The next call of the library tries again, and reports why if it can't.
+    let Ok(_parked) = try_park_others() else {
+        return false;
+    };
+    if IS_INSIDE.get().is_none_or(|is_inside| is_inside()) {
+        return false;
+    }
+    // SAFETY: null, or what `accept_checkpoints` has stored, which is never freed. Only this thread
+    // runs, and it is outside of the library.
+    let core = unsafe { CORE.load(Ordering::Acquire).as_ref() };
+    // The device may be in use at the end of a call, which finds the request.
+    let Some(mut dev) = core.and_then(Mpi::try_dev_mut) else {
+        return false;
+    };
+    // An error shuts the device, and the program's next call reports it.
+    let _ = dev.meet_signal(number);
+    true
+}
 
 impl Mpi {
+    /// Lets the manager request checkpoints by signal, at any place in the program: the handler
+    /// takes the image unless `is_inside` says that code of the library runs, in any thread. Then
+    /// [`is_pending`] is true until [`Mpi::safe_point`].
+    ///
+    /// # Errors
+    /// The system refuses the signal.
+    pub fn accept_checkpoints(self: &Rc<Self>, is_inside: fn() -> bool) -> Result<()> {
+        IS_INSIDE.get_or_init(|| is_inside);
+        let core = Rc::into_raw(Rc::clone(self)).cast_mut();
+        CORE.store(core, Ordering::Release);
+        self.dev_mut().accept_checkpoints(take_here)
+    }
+
     /// Job, generation and incarnation of this process.
     pub fn identity(&self) -> Identity {
         self.dev().identity()

@@ -8,6 +8,14 @@ pub const MAX_KEY: usize = 255;
 /// Longest value in bytes (`MPI_MAX_INFO_VAL` less the NUL).
 pub const MAX_VALUE: usize = 1023;
 
+/// The kind of hardware that guided splits of a communicator know beside `mpi_shared_memory`, as
+/// hwloc names it.
+pub const MACHINE: &str = "hwloc://Machine";
+
+/// The kinds of memory that programs may use in messages (MPI-5.0 §11.4.3), of which infos of
+/// communicators, sessions and the environment tell.
+pub const MEMORY_KINDS: (&str, &str) = ("mpi_memory_alloc_kinds", "mpi,system");
+
 /// An info object; keys keep the order in which they were first set.
 ///
 /// ```
@@ -88,6 +96,13 @@ impl Info {
                 format!("the info object has no key \"{key}\""),
             )),
         }
+    }
+
+    /// Adds the kinds of memory; other kinds that a program has asked for are not there.
+    pub fn with_memory_kinds(self) -> Result<Self> {
+        let (key, kinds) = MEMORY_KINDS;
+        self.set(key, kinds)?;
+        Ok(self)
     }
 
     /// `MPI_Info_get_nkeys`.

@@ -26,7 +26,7 @@ pub mod topology;
 pub use comm::Communicator;
 pub use error::{Error, ErrorClass, Result};
 pub use group::Group;
-pub use info::Info;
+pub use info::{Info, MACHINE, MEMORY_KINDS};
 pub use rejoin_device::Arena;
 pub use runtime::Mpi;
 pub use status::{Completed, Status};

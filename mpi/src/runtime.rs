@@ -154,31 +154,6 @@ impl Mpi {
         self.dev_mut().safe_point()
     }
 
-    /// Takes the image of an epoch, requested by signal while the program runs its own code. False:
-    /// the device is in use at the end of a call, and the request stays pending. For the signal's
-    /// handler.
-    pub fn take_checkpoint(&self, epoch: u32) -> bool {
-        match self.try_dev_mut() {
-            Some(mut dev) => {
-                // An error shuts the device, and the program's next call reports it.
-                let _ = dev.enter_epoch(epoch);
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// Lets the manager request checkpoints by signal: the handler calls `ask` with the epoch,
-    /// which takes the image if it may be taken there. If not,
-    /// [`checkpointing::is_pending`](crate::checkpointing::is_pending) is true until
-    /// [`Mpi::safe_point`].
-    ///
-    /// # Errors
-    /// The system refuses the signal.
-    pub fn accept_checkpoints(&self, ask: fn(u32) -> bool) -> Result<()> {
-        self.dev_mut().accept_checkpoints(ask)
-    }
-
     /// Nondeterministic answers are recorded, and repeated after a restore.
     pub fn repeats_answers(&self) -> bool {
         self.decider().logs()

@@ -17,7 +17,8 @@ use std::collections::{BTreeMap, VecDeque};
 use rejoin_channel_table::table::TableError;
 use rejoin_channel_table::{
     Acceptor, AcceptorStep, AddressBook, Admission, Attempt, BusinessCard, Dialer, DialerStep,
-    Epoch, HandshakeRefusal, Identity, Incarnation, JobKey, LinkState, Proved, Rank, Resume, Table,
+    Epoch, HandshakeRefusal, Identity, ImageId, Incarnation, JobKey, LinkState, MoveNumber, Proved,
+    Rank, Resume, Table,
 };
 use rejoin_engine::{
     BodySource, Config, Detach, Engine, Envelope, FrameKind, HEADER_LEN, Header, MessageMode,
@@ -89,7 +90,7 @@ pub struct Node {
     /// This rank at the start of each epoch that it has entered.
     images: BTreeMap<Epoch, Image>,
     /// This rank at the moment of its last move, with the number of that image and its epoch.
-    moving: Option<(Epoch, Epoch, Image)>,
+    moving: Option<(MoveNumber, Epoch, Image)>,
     /// The half of the rule of epochs that it ignores.
     pub disabled_rule: DisabledEpochRule,
     /// Messages of other groups, if it logs them.
@@ -163,7 +164,7 @@ impl Node {
     }
 
     /// Takes an image of this number, with which the rank moves. It enters no epoch.
-    pub fn save(&mut self, number: Epoch) {
+    pub fn save(&mut self, number: MoveNumber) {
         self.moving = Some((number, self.engine.epoch(), self.image()));
     }
 
@@ -204,12 +205,28 @@ impl Node {
         self.images.retain(|epoch, _| keep(*epoch));
     }
 
+    /// A new incarnation of this rank, from this image.
+    pub fn come_from(&self, image: ImageId, me: Identity, book: AddressBook) -> Option<Node> {
+        match image {
+            ImageId::Checkpoint(epoch) => self.rejoin(epoch, me, book),
+            ImageId::Move(number) => self.arrive_with(number, me, book),
+        }
+    }
+
     /// A new incarnation of this rank, from its image of an epoch, as the device makes it. It has
     /// no links. It keeps the image and earlier ones, from which it may be restored again.
     pub fn rejoin(&self, epoch: Epoch, me: Identity, book: AddressBook) -> Option<Node> {
-        let moving = self.moving.as_ref().filter(|(number, ..)| *number == epoch);
-        let moving = moving.map(|(_, epoch, image)| (*epoch, image));
-        let (epoch, image) = moving.or_else(|| Some((epoch, self.images.get(&epoch)?)))?;
+        Some(self.successor(epoch, self.images.get(&epoch)?, me, book))
+    }
+
+    /// The same from the image of this number, with which the rank has moved.
+    pub fn arrive_with(&self, number: MoveNumber, me: Identity, book: AddressBook) -> Option<Node> {
+        let moving = self.moving.as_ref().filter(|(last, ..)| *last == number);
+        let (_, epoch, image) = moving?;
+        Some(self.successor(*epoch, image, me, book))
+    }
+
+    fn successor(&self, epoch: Epoch, image: &Image, me: Identity, book: AddressBook) -> Node {
         let mut node = Node::new(*image.engine.config(), me, book);
         node.engine = image.engine.clone();
         node.memory = image.memory.clone();
@@ -227,7 +244,7 @@ impl Node {
         node.images = earlier
             .map(|(epoch, image)| (*epoch, image.clone()))
             .collect();
-        Some(node)
+        node
     }
 
     /// Enters the epoch of an arriving resume or frame, unless it is ignored: the image is taken

@@ -9,7 +9,9 @@ use rejoin_channel_table::{Generation, Incarnation, Rank};
 use rejoin_managers_protocol::broadcast::{
     BroadcastEffect, BroadcastMessage, Member, PATIENCE, Peer, Stamp, Tree,
 };
-use rejoin_managers_protocol::manager_messages::{ProcessInstance, Time, ToCentral, ToLocal};
+use rejoin_managers_protocol::manager_messages::{
+    ProcessInstance, ProcessMessage, Time, ToCentral, ToLocal,
+};
 use rejoin_wire::Limits;
 use rejoin_wire::codec::CodecError;
 use std::collections::VecDeque;
@@ -179,12 +181,12 @@ fn sizes(load: UpdateLoad) -> Result<(usize, usize, usize), CodecError> {
         whole: true,
         missing: Vec::new(),
     };
-    let report = ToCentral::Registered {
+    let report = ToCentral::Process(ProcessMessage::Registered {
         instance: instance(rank),
         pid: card.pid,
         card,
         limits: Limits::default(),
-    };
+    });
     let acknowledge = length(&acknowledge)?;
     Ok((
         length(&update)? + acknowledge,

@@ -36,7 +36,7 @@ logged() {
 # debian_source NAME: the upstream tarball of a Debian source package, into $work/src.
 # The package lists are the script's own: nothing of the machine's is changed.
 debian_source() {
-    local name=$1 apt=$work/apt
+    local name=$1 apt=$work/apt-$client
     mkdir -p "$work/src" "$apt/parts" "$apt/lists/partial"
     compgen -G "$work/src/${name}_*.orig.tar.*" >/dev/null && return
     {
@@ -45,7 +45,7 @@ debian_source() {
     sed -n 's/^deb /deb-src /p' /etc/apt/sources.list 2>/dev/null >"$apt/parts/source.list" || true
     local options=(-q -o Acquire::Retries=3 -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$apt/parts"
         -o "Dir::State::lists=$apt/lists" -o APT::Sandbox::User=root)
-    logged "fetch-lists" apt-get "${options[@]}" update
+    logged "fetch-lists-$name" apt-get "${options[@]}" update
     # Into a folder of its own first: what a broken download leaves is never taken for the tarball.
     rm -rf "$work/src/fresh-$name" && mkdir "$work/src/fresh-$name"
     (cd "$work/src/fresh-$name" && logged "fetch-$name" apt-get "${options[@]}" source --download-only --tar-only "$name")

@@ -289,6 +289,27 @@ static unsigned long long rounded(void)
     return all;
 }
 
+/* Where there are no elements, buffers, displacements and datatypes do not matter. */
+static void nothing(void)
+{
+    int *zeros = calloc(size, sizeof(int)), here = 7;
+    MPI_Datatype *types = malloc(sizeof(MPI_Datatype) * size);
+    for (int i = 0; i < size; i++)
+        types[i] = MPI_DATATYPE_NULL;
+    MPI_Bcast(NULL, 0, MPI_INT, 0, MPI_COMM_WORLD);
+    MPI_Gatherv(NULL, 0, MPI_INT, NULL, zeros, NULL, MPI_INT, 0, MPI_COMM_WORLD);
+    MPI_Scatterv(NULL, zeros, NULL, MPI_INT, NULL, 0, MPI_INT, 0, MPI_COMM_WORLD);
+    MPI_Allgatherv(&here, 0, MPI_INT, &here, zeros, NULL, MPI_INT, MPI_COMM_WORLD);
+    MPI_Alltoallv(NULL, zeros, NULL, MPI_INT, NULL, zeros, NULL, MPI_INT, MPI_COMM_WORLD);
+    MPI_Alltoallw(NULL, zeros, zeros, types, NULL, zeros, zeros, types, MPI_COMM_WORLD);
+    MPI_Scatter(MPI_IN_PLACE, 0, MPI_INT, rank == 0 ? NULL : MPI_IN_PLACE, 0, MPI_INT, 0, MPI_COMM_WORLD);
+    MPI_Allreduce(&here, MPI_IN_PLACE, 0, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Reduce_local(MPI_IN_PLACE, &here, 0, MPI_INT, MPI_SUM);
+    CHECK(here == 7);
+    free(zeros);
+    free(types);
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -302,6 +323,7 @@ int main(int argc, char **argv)
         exchanges();
         all_to_all_uneven();
         reduce_scatters();
+        nothing();
         ordered();
         columns();
     } while (argc == 3 && is_closed(argv[2]));

@@ -142,6 +142,9 @@ static void sessions(void)
     MPI_Session_get_info(session, &info);
     MPI_Info_get_string(info, "thread_level", &len, value, &found);
     CHECK(found && !strcmp(value, "MPI_THREAD_MULTIPLE"));
+    len = sizeof value;
+    MPI_Info_get_string(info, "mpi_memory_alloc_kinds", &len, value, &found);
+    CHECK(found && strstr(value, "system"));
     MPI_Info_free(&info);
     CHECK(MPI_Group_from_session_pset(session, "MPI://self", &group) == MPI_SUCCESS);
     MPI_Group_size(group, &size);

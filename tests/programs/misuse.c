@@ -120,6 +120,18 @@ static int watchdog(int argc, char **argv)
     return 0;
 }
 
+/* On a communicator that nobody has named. */
+static int abort_unnamed(void)
+{
+    MPI_Session session;
+    MPI_Group group;
+    MPI_Comm comm;
+    MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
+    MPI_Group_from_session_pset(session, "mpi://WORLD", &group);
+    MPI_Comm_create_from_group(group, "unnamed", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &comm);
+    return MPI_Abort(comm, 3);
+}
+
 /* Prints what the second one says, through the handler that it was to have. */
 static int sessions(int argc, char **argv)
 {
@@ -153,6 +165,8 @@ int main(int argc, char **argv)
     CHECK(argc > 1);
     if (is(argv, "session-again"))
         return sessions(argc, argv);
+    if (is(argv, "abort-unnamed"))
+        return abort_unnamed();
     if (is(argv, "watchdog"))
         return watchdog(argc, argv);
     if (is(argv, "abort-before"))

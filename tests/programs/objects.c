@@ -181,6 +181,47 @@ static int tools_work(void)
     return MPI_T_cvar_get_num(&n) == MPI_T_ERR_NOT_INITIALIZED;
 }
 
+/* MPI-5.0 11.4.3 */
+static int has_memory_kinds(MPI_Info info)
+{
+#if MPI_VERSION >= 5
+    char value[MPI_MAX_INFO_VAL];
+    int flag, len = sizeof value;
+    MPI_Info_get_string(info, "mpi_memory_alloc_kinds", &len, value, &flag);
+    return flag && strstr(value, "system") && strstr(value, "mpi");
+#else
+    (void)info;
+    return 1;
+#endif
+}
+
+/* The keys are URIs, and a guided split knows them (MPI-5.0 9.1.2, 7.4.2). */
+static int has_resources(void)
+{
+#if MPI_VERSION >= 5
+    MPI_Info known, wanted;
+    MPI_Comm part;
+    char key[MPI_MAX_INFO_KEY];
+    int n, whole = 1;
+    MPI_Get_hw_resource_info(&known);
+    MPI_Info_get_nkeys(known, &n);
+    for (int i = 0; i < n && whole; i++) {
+        MPI_Info_get_nthkey(known, i, key);
+        MPI_Info_create(&wanted);
+        MPI_Info_set(wanted, "mpi_hw_resource_type", key);
+        MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_GUIDED, 0, wanted, &part);
+        MPI_Info_free(&wanted);
+        whole = strstr(key, "://") && part != MPI_COMM_NULL;
+        if (part != MPI_COMM_NULL)
+            MPI_Comm_free(&part);
+    }
+    MPI_Info_free(&known);
+    return whole;
+#else
+    return 1;
+#endif
+}
+
 int main(int argc, char **argv)
 {
     MPI_Comm c;
@@ -207,7 +248,10 @@ int main(int argc, char **argv)
     MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &c);
     MPI_Info_free(&info);
     MPI_Comm_get_info(c, &used);
+    CHECK(has_memory_kinds(used));
     MPI_Info_free(&used);
+    CHECK(has_memory_kinds(MPI_INFO_ENV));
+    CHECK(has_resources());
     MPI_Comm_free(&c);
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0)

@@ -5,9 +5,12 @@
  * wildcards, one that may be cancelled, probes, a test loop, any-calls, some-calls.  All ranks also
  * take part in nonblocking collectives meanwhile.
  *
- *   orders [QUESTIONS per client [WORK per question [WORK per answer [GATE]]]]
+ *   orders [QUESTIONS per client [WORK per question [WORK per answer [GATE [HOLDS]]]]]
  *
- * With GATE all wait at last until that file is there, however fast the machine is. */
+ * With GATE all wait at last until that file is there, however fast the machine is.  They ask no
+ * further questions then, however slow it is; only a first part is asked in any case.  HOLDS is a
+ * folder: before its question (or answer) with a number a rank waits while the file
+ * at-RANK-NUMBER is there, and makes the file here-RANK-NUMBER before. */
 #include "check.h"
 #include <unistd.h>
 
@@ -19,7 +22,14 @@ struct answer {
     u64 number, digest;
 };
 
+/* An answer on its way; whether it is the last one to this client. */
+struct reply {
+    struct answer answer;
+    u64 last;
+};
+
 static int rank, size, questions, work, answer_work;
+static const char *gate, *holds;
 static MPI_Comm asking; /* of the questions, which are received with any tag */
 
 static u64 mix(u64 h, u64 v)
@@ -33,6 +43,21 @@ static u64 busy(u64 seed, int steps)
     for (int i = 0; i < steps; i++)
         seed = seed * 6364136223846793005ull + 1442695040888963407ull;
     return seed;
+}
+
+static void hold(int number)
+{
+    char at[4096], here[4096];
+    if (!holds)
+        return;
+    snprintf(at, sizeof at, "%s/at-%d-%d", holds, rank, number);
+    if (access(at, F_OK) != 0)
+        return;
+    snprintf(here, sizeof here, "%s/here-%d-%d", holds, rank, number);
+    FILE *file = fopen(here, "w");
+    CHECK(file && fclose(file) == 0);
+    while (access(at, F_OK) == 0)
+        usleep(1000);
 }
 
 /* Clients whose questions one some-call has found, and that were not answered yet. */
@@ -83,12 +108,13 @@ static int next_question(int turn, u64 *value, MPI_Request *posted, u64 *values)
     return index;
 }
 
-/* Questions of the first half come over requests, those of the second by wildcards and probes. */
-static u64 serve(struct answer *told)
+/* Questions of the first part come over requests, the others by wildcards and probes. Returns the
+ * number of questions. */
+static int serve(struct answer *told)
 {
-    int clients = size - 1, half = questions / 2;
+    int clients = size - 1, half = questions / (gate ? 16 : 2), n = 0;
     int *left = calloc(size, sizeof *left), *asked = calloc(size, sizeof *asked);
-    u64 *values = calloc(size, sizeof *values), digest = 1, number = 0;
+    u64 *values = calloc(size, sizeof *values), digest = 1;
     MPI_Request *posted = malloc(size * sizeof *posted);
     found = calloc(size, sizeof *found);
     posted[0] = MPI_REQUEST_NULL;
@@ -98,9 +124,10 @@ static u64 serve(struct answer *told)
         if (half)
             MPI_Irecv(&values[i], 1, MPI_UNSIGNED_LONG_LONG, i, QUESTION, asking, &posted[i]);
     }
-    for (int n = 0; n < questions * clients; n++) {
+    for (int asking_on = clients; asking_on; n++) {
         u64 value = 0;
         int from;
+        hold(n);
         if (n < half * clients) {
             from = next_question(n, &value, posted, values);
             if (--left[from])
@@ -148,11 +175,12 @@ static u64 serve(struct answer *told)
         asked[from]++;
         CHECK(busy(value, answer_work) != 1);
         digest = mix(digest, value);
-        told[number].number = number;
-        told[number].digest = digest;
-        struct answer answer = {number, digest};
-        number++;
-        MPI_Send(&answer, 2, MPI_UNSIGNED_LONG_LONG, from, ANSWER, MPI_COMM_WORLD);
+        told[n].number = n;
+        told[n].digest = digest;
+        int is_over = n >= half * clients && gate && access(gate, F_OK) == 0;
+        struct reply reply = {told[n], is_over || asked[from] == questions};
+        asking_on -= reply.last;
+        MPI_Send(&reply, 3, MPI_UNSIGNED_LONG_LONG, from, ANSWER, MPI_COMM_WORLD);
     }
     CHECK(!found_count);
     free(found);
@@ -160,21 +188,27 @@ static u64 serve(struct answer *told)
     free(asked);
     free(values);
     free(posted);
-    return digest;
+    return n;
 }
 
-static void ask(struct answer *told)
+/* Returns the number of questions. */
+static int ask(struct answer *told)
 {
-    for (int i = 0; i < questions; i++) {
+    struct reply reply = {{0, 0}, 0};
+    int i = 0;
+    for (; !reply.last; i++) {
         u64 question = mix(rank, i);
+        hold(i);
         MPI_Send(&question, 1, MPI_UNSIGNED_LONG_LONG, 0, QUESTION, asking);
         CHECK(busy(question, work) != 1);
-        MPI_Recv(&told[i], 2, MPI_UNSIGNED_LONG_LONG, 0, ANSWER, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Recv(&reply, 3, MPI_UNSIGNED_LONG_LONG, 0, ANSWER, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        told[i] = reply.answer;
         CHECK(i == 0 || told[i].number > told[i - 1].number);
     }
+    return i;
 }
 
-static void wait_for(const char *gate)
+static void wait_for_gate(void)
 {
     for (int closed = 1; closed;) {
         if (rank == 0) {
@@ -194,6 +228,8 @@ int main(int argc, char **argv)
     questions = argc > 1 ? atoi(argv[1]) : 1000;
     work = argc > 2 ? atoi(argv[2]) : 1000;
     answer_work = argc > 3 ? atoi(argv[3]) : 0;
+    gate = argc > 4 && *argv[4] ? argv[4] : NULL;
+    holds = argc > 5 ? argv[5] : NULL;
     CHECK(size > 1 && questions > 0);
     int all = questions * (size - 1);
     struct answer *told = calloc(rank ? questions : all, sizeof *told);
@@ -202,26 +238,29 @@ int main(int argc, char **argv)
     /* Two collectives are under way while questions are asked. */
     MPI_Iallreduce(mine, sums[0], 2, MPI_LONG, MPI_SUM, MPI_COMM_WORLD, &sum[0]);
     MPI_Iallreduce(mine, sums[1], 2, MPI_LONG, MPI_MAX, MPI_COMM_WORLD, &sum[1]);
-    if (rank)
-        ask(told);
-    else
-        serve(told);
-    if (argc > 4)
-        wait_for(argv[4]);
+    int count = rank ? ask(told) : serve(told);
+    if (gate)
+        wait_for_gate();
     MPI_Waitall(2, sum, MPI_STATUSES_IGNORE);
     CHECK(sums[0][0] == (long)size * (size - 1) / 2 && sums[0][1] == size && sums[1][0] == size - 1);
     if (rank) {
-        MPI_Send(told, 2 * questions, MPI_UNSIGNED_LONG_LONG, 0, TOLD, MPI_COMM_WORLD);
+        MPI_Send(told, 2 * count, MPI_UNSIGNED_LONG_LONG, 0, TOLD, MPI_COMM_WORLD);
     } else {
         struct answer *heard = calloc(questions, sizeof *heard);
+        int others = 0;
         for (int from = 1; from < size; from++) {
+            MPI_Status status;
+            int words;
             MPI_Recv(heard, 2 * questions, MPI_UNSIGNED_LONG_LONG, from, TOLD, MPI_COMM_WORLD,
-                     MPI_STATUS_IGNORE);
-            for (int i = 0; i < questions; i++)
-                CHECK(heard[i].digest == told[heard[i].number].digest);
+                     &status);
+            MPI_Get_count(&status, MPI_UNSIGNED_LONG_LONG, &words);
+            for (int i = 0; i < words / 2; i++)
+                CHECK(heard[i].number < (u64)count && heard[i].digest == told[heard[i].number].digest);
+            others += words / 2;
         }
+        CHECK(others == count);
         free(heard);
-        printf("%d questions were answered in one order\n", all);
+        printf("%d questions were answered in one order\n", count);
     }
     free(told);
     MPI_Comm_free(&asking);

@@ -6,6 +6,18 @@ use std::path::{Path, PathBuf};
 /// Longest path of a folder, in bytes: the name of a socket in it may have 107 (unix(7)).
 const LONGEST: usize = 75;
 
+/// The name of the test binary, with cargo's hash: it names what several binaries may have at once.
+/// Their process ids may be the same, in namespaces.
+///
+/// # Panics
+/// When the test's own path is not available.
+#[must_use]
+pub fn binary_name() -> String {
+    let own = std::env::current_exe().expect("the test's own path");
+    let name = own.file_name().expect("its name");
+    name.to_string_lossy().into_owned()
+}
+
 /// The path for a folder of this name: beside the test's program. If that leaves no room for names
 /// of sockets, it is among the system's temporary files.
 ///

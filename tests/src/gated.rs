@@ -4,7 +4,7 @@ use crate::folder::Folder;
 use crate::job::{Job, by_rank, times_back};
 use crate::processes::{kill, wait_for};
 use crate::questions::rejoin;
-use crate::{Finished, Run, finish, program};
+use crate::{Finished, Run, answers, finish, program};
 use std::process::Child;
 use std::time::Duration;
 
@@ -76,7 +76,8 @@ impl Gated {
         let done = finish(self.child, LIMIT, "the job");
         assert!(done.output.status.success(), "{}", done.text());
         let plain = Run::raw(["--tag-output", "-n", "4", "--recovery", "none"]);
-        let plain = plain.arg(program("jacobi")).arg("512").arg("500").ok();
+        let plain = plain.arg(program("jacobi")).arg("512").arg("500");
+        let plain = answers::undisturbed(&program("jacobi"), "4 ranks, 500", || plain.ok());
         let (want, have) = (plain.stdout(), done.stdout());
         assert_eq!(
             by_rank(&have, true),

@@ -6,6 +6,7 @@
 //!
 //! Root is needed. There is no ssh: the launch agent of the tests enters the host's namespaces.
 
+pub mod acts;
 pub mod job;
 pub mod logged_moves;
 pub mod memory_limit;
@@ -13,7 +14,7 @@ pub mod moves;
 mod shown_status;
 pub mod wide_link;
 
-use crate::folder::place;
+use crate::folder::{binary_name, place};
 use crate::processes::{eldest_of_each_rank, ends, wait_for};
 use crate::skip::skipped;
 use crate::{Run, prefix};
@@ -171,7 +172,8 @@ impl Host {
         let group = groups().map(|root| {
             let own = std::process::id();
             let unique = NUMBER.fetch_add(1, Ordering::Relaxed);
-            root.join(format!("rejoin-test-{own}-{unique}-{name}"))
+            let test = binary_name();
+            root.join(format!("rejoin-test-{test}-{own}-{unique}-{name}"))
         });
         if let Some(group) = &group {
             fs::create_dir(group).expect("a control group");
@@ -316,14 +318,20 @@ impl Hosts {
 
     /// `mpirun` on the hub, which starts local managers by entering the hosts.
     pub fn mpirun<S: AsRef<std::ffi::OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Run {
+        let mut command = self.on_hub(prefix().join("bin/mpirun"));
+        command.args(args);
+        Run::of(command)
+    }
+
+    /// A command on the hub, in the folder that all hosts see. `mpirun` below it finds the hosts.
+    pub fn on_hub(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = inside(self.hub.pid, &["-n", "-u"]);
         command
-            .arg(prefix().join("bin/mpirun"))
-            .args(args)
+            .arg(program)
             .env("REJOIN_LAUNCH_AGENT", self.folder.join("agent"))
             .env("XDG_RUNTIME_DIR", &self.folder)
             .current_dir(&self.folder);
-        Run::of(command)
+        command
     }
 
     /// `rejoin` on the hub, to its end.

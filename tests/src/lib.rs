@@ -4,16 +4,19 @@
 //! The installation under test is `REJOIN_PREFIX`, or `target/prefix` as `cargo xtask test` makes
 //! it.
 
+pub mod answers;
 pub mod fault_notes;
 pub mod folder;
 pub mod gaps;
 pub mod gated;
 pub mod hosts;
+pub mod installation;
 pub mod job;
 #[cfg(feature = "models")]
 pub mod models;
 pub mod named_job;
 pub mod processes;
+pub mod programs;
 pub mod questions;
 pub mod skip;
 pub mod small_disk;
@@ -21,100 +24,10 @@ pub mod spinner;
 pub mod torment;
 pub mod tracee;
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+pub use installation::{prefix, root};
+pub use programs::program;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
-
-/// The repository's root folder.
-pub fn root() -> PathBuf {
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-    manifest.parent().unwrap_or(manifest).to_path_buf()
-}
-
-/// The installation under test.
-///
-/// # Panics
-/// When there is none: the message says how to make it.
-pub fn prefix() -> PathBuf {
-    let prefix = std::env::var_os("REJOIN_PREFIX")
-        .map_or_else(|| root().join("target/prefix"), PathBuf::from);
-    assert!(
-        prefix.join("bin/mpicc").exists(),
-        "no installation under {}: run `cargo xtask install --prefix target/prefix --fault-injection` first",
-        prefix.display()
-    );
-    prefix
-}
-
-/// Programs that this process has compiled.
-static COMPILED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-
-/// Where this test binary's programs are: beside itself, so that nothing is left in the system's
-/// folders and the next run overwrites them.
-fn programs() -> PathBuf {
-    let mut folder = std::env::current_exe().expect("the test's own path");
-    folder.set_extension("programs");
-    folder
-}
-
-/// Compiles `tests/programs/NAME.c` (or `.cpp`, or `.rs`) with the installed wrappers and warnings
-/// as errors, once per run of a test binary.
-pub fn program(name: &str) -> PathBuf {
-    let source = root().join("tests/programs").join(name);
-    let source = ["c", "cpp", "rs"].map(|kind| source.with_extension(kind));
-    let source = source.iter().find(|source| source.exists());
-    let source = source.expect("the program's source");
-    let folder = programs();
-    let binary = folder.join(name);
-    // One at a time.
-    let mut compiled = COMPILED.lock().unwrap_or_else(|e| e.into_inner());
-    if !compiled.contains(name) {
-        std::fs::create_dir_all(&folder).expect("a folder for compiled programs");
-        let out = compiler(source)
-            .arg("-o")
-            .arg(&binary)
-            .output()
-            .expect("starting the compiler");
-        assert!(
-            out.status.success(),
-            "{}: {}",
-            source.display(),
-            String::from_utf8_lossy(&out.stderr)
-        );
-        compiled.insert(name.to_owned());
-    }
-    binary
-}
-
-/// The compiler of a program, without the option for its output.
-fn compiler(source: &Path) -> Command {
-    let kind = source.extension().and_then(|kind| kind.to_str());
-    if kind == Some("rs") {
-        let library = prefix().join("lib").display().to_string();
-        let mut command = Command::new("rustc");
-        command
-            .args(["--edition", "2024", "-O", "-g", "-D", "warnings"])
-            .arg(format!("-Lnative={library}"))
-            .arg(format!("-Clink-arg=-Wl,-rpath,{library}"))
-            .arg(source);
-        return command;
-    }
-    let wrapper = match kind {
-        Some("cpp") => "bin/mpicxx",
-        _ => "bin/mpicc",
-    };
-    let text = std::fs::read_to_string(source).expect("the program's source");
-    let openmp = text.contains("#include <omp.h>").then_some("-fopenmp");
-    let mut command = Command::new(prefix().join(wrapper));
-    command
-        .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"])
-        .args(openmp)
-        .arg(source)
-        .arg("-lm");
-    command
-}
 
 /// One run of `mpirun`.
 pub struct Run {
@@ -299,6 +212,19 @@ impl Finished {
     /// # Panics
     /// When no rank reported that.
     pub fn counted(&self, name: &str) -> u64 {
+        self.counts(name).iter().sum()
+    }
+
+    /// The same of the rank that has most.
+    ///
+    /// # Panics
+    /// When no rank reported that.
+    pub fn most(&self, name: &str) -> u64 {
+        self.counts(name).into_iter().max().unwrap_or(0)
+    }
+
+    /// A counter of each rank that reported it.
+    fn counts(&self, name: &str) -> Vec<u64> {
         let text = self.stderr();
         let words = text
             .lines()
@@ -308,7 +234,7 @@ impl Finished {
             .filter_map(|word| word.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
             .collect();
         assert!(!values.is_empty(), "nobody counted {name}: {}", self.text());
-        values.iter().sum()
+        values
     }
 
     /// The last line of standard error.

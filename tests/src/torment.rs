@@ -4,7 +4,7 @@
 use crate::folder::Folder;
 use crate::job::{Job, Numbers, by_rank, times_back};
 use crate::processes::{all_gone, descendants, is_alive, kill, rank_of, wait_for};
-use crate::{Finished, Run, finish, program};
+use crate::{Finished, Run, answers, finish, program};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,6 +30,9 @@ pub struct Case {
     pub files: bool,
     /// Ranks are killed together with their images, which are also in files.
     pub with_images: bool,
+    /// A counter of `--stats` (then an option of `mode`), and what it shows of one rank in one of
+    /// the runs, at least: what the case is about has happened.
+    pub shows: Option<(&'static str, u64)>,
     /// Ranks that come back in all runs of the program, at least.
     pub least: u32,
 }
@@ -98,12 +101,20 @@ impl Plain {
     fn of(case: &Case) -> Self {
         let folder = Folder::new(&format!("{}-plain", case.name));
         let path = case.files.then(|| folder.join("plain"));
-        let done = run(case, &["--recovery", "none"], path.as_ref()).ok();
+        let plain = || run(case, &["--recovery", "none"], path.as_ref()).ok();
+        let done = match case.files {
+            true => plain(),
+            false => {
+                let what = format!("{RANKS} ranks, {:?}", case.args);
+                answers::undisturbed(&program(case.name), &what, plain)
+            }
+        };
         Self { folder, done }
     }
 }
 
-fn survives(case: &Case, plain: &Plain, seed: u64) -> u32 {
+/// Returns how many ranks came back, and what the case's counter showed.
+fn survives(case: &Case, plain: &Plain, seed: u64) -> (u32, u64) {
     let folder = Folder::new(&format!("{}-{seed}", case.name));
     let path = |name: &str| case.files.then(|| folder.join(name));
     let over = ["shm", "tcp"][seed as usize % 2];
@@ -171,7 +182,7 @@ fn survives(case: &Case, plain: &Plain, seed: u64) -> u32 {
         }
     }
     all_gone(&all, Duration::from_secs(20));
-    killed
+    (killed, case.shows.map_or(0, |(name, _)| done.most(name)))
 }
 
 /// A number that a variable of the environment names.
@@ -199,12 +210,13 @@ pub fn program_survives(case: &Case, seeds: std::ops::Range<u64>) {
     let seeds = first..first + count;
     // Its output is the same in every run, so one is enough.
     let plain = Plain::of(case);
-    let (mut killed, mut seed) = (0, seeds.start);
+    let (mut killed, mut shown, mut seed) = (0, 0, seeds.start);
     // A fast machine gets through a run with fewer kills, so it has more runs.
     while seed < seeds.start + count * rounds
         || (killed < case.least && seed < seeds.start + MOST_RUNS)
     {
-        killed += survives(case, &plain, seed);
+        let (back, most) = survives(case, &plain, seed);
+        (killed, shown) = (killed + back, shown.max(most));
         seed += 1;
     }
     println!(
@@ -216,4 +228,12 @@ pub fn program_survives(case: &Case, seeds: std::ops::Range<u64>) {
         "{}: only {killed} came back: the program is too short",
         case.name
     );
+    if let Some((counter, least)) = case.shows {
+        println!("{}: {counter} of a rank was {shown}", case.name);
+        assert!(
+            shown >= least,
+            "{}: {counter} was {shown} at most",
+            case.name
+        );
+    }
 }

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
 
@@ -27,6 +27,7 @@ fn memory_that_ranks_map_together_is_put_back_through_kills() {
         ordered: true,
         files: true,
         with_images: false,
+        shows: None,
         least: 20,
     };
     program_survives(&case, 1..3);
@@ -44,7 +45,27 @@ struct Together {
 impl Together {
     fn start(name: &str, options: &[&str]) -> Together {
         let options = [OFTEN, options].concat();
-        Self::start_in(Folder::new(name), ["together", "until"], &options)
+        let job = Self::start_in(Folder::new(name), ["together", "until"], &options);
+        job.until_both_are_mapped();
+        job
+    }
+
+    /// Waits until each rank maps both files. From there on their checkpoints hold the memory: a
+    /// file that ranks only have open would be one with several writers, which is not put back.
+    fn until_both_are_mapped(&self) {
+        self.until_mapped(RANKS, &self.memory());
+        self.until_mapped(RANKS, &self.folder.join("gate.common"));
+    }
+
+    /// Waits until the first ranks map a file.
+    fn until_mapped(&self, ranks: usize, file: &Path) {
+        let file = file.to_str().expect("a name of text");
+        let is_mapped_by = |pid: &u32| maps(*pid).contains(file);
+        wait_for(SOON, "the mapping of a file by all ranks", || {
+            let all = self.job.ranks();
+            let they_map = all.len() == RANKS && all.iter().take(ranks).all(is_mapped_by);
+            they_map || !is_alive(self.child.id())
+        });
     }
 
     fn start_in(folder: Folder, command: [&str; 2], options: &[&str]) -> Together {
@@ -182,9 +203,7 @@ fn files_that_were_made_anew_are_known_at_a_second_loss_before_a_checkpoint() {
     let job = Together::start_in(folder, ["together", "until"], &asked);
     // The first checkpoint is that of the start.
     wait_for(SOON, "a checkpoint", || job.counted("\"committed\"") > 0);
-    wait_for(SOON, "both files", || {
-        job.memory().exists() && job.folder.join("gate.common").exists()
-    });
+    job.until_both_are_mapped();
     kill(job.child.id(), libc::SIGUSR1);
     wait_for(SOON, "the second checkpoint", || {
         job.counted("\"committed\"") > 1
@@ -207,7 +226,7 @@ fn a_file_whose_name_is_removed_once_all_map_it_is_mapped_by_all_again() {
     let folder = Folder::new("slices-unlink");
     let job = Together::start_in(folder, ["slices", "unlink"], OFTEN);
     let memory = job.memory_as("rejoin-unlinked");
-    wait_for(SOON, "the file", || memory.exists());
+    job.until_mapped(RANKS, &memory);
     job.until_more(4, "\"committed\"");
     // No checkpoint is taken from here on.
     let last = job.job.ranks()[2];
@@ -224,7 +243,10 @@ fn a_file_that_a_rank_only_has_open_is_not_made_anew_without_it() {
     let folder = Folder::new("slices-late");
     let job = Together::start_in(folder, ["slices", "late"], OFTEN);
     let memory = job.memory_as("rejoin-unlinked");
-    wait_for(SOON, "the file", || memory.exists());
+    job.until_mapped(RANKS - 1, &memory);
+    wait_for(SOON, "a rank that has it open", || {
+        has_open(job.job.ranks()[2], &memory) || !is_alive(job.child.id())
+    });
     job.until_more(4, "\"committed\"");
     let last = job.job.ranks()[2];
     kill(last, libc::SIGSTOP);
@@ -253,9 +275,21 @@ fn a_rank_that_is_killed_while_it_waits_for_the_images_of_others_comes_back() {
     job.ends_well(2);
 }
 
+/// The memory of a process, as `/proc` lists it, or nothing.
+fn maps(pid: u32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default()
+}
+
+/// Whether a process has a file open.
+fn has_open(pid: u32, file: &Path) -> bool {
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd"));
+    let mut open = open.into_iter().flatten().flatten();
+    open.any(|one| std::fs::read_link(one.path()).is_ok_and(|path| path == file))
+}
+
 /// Whether a thread of a process sleeps in the memory of the barrier.
 fn waits_in_barrier(pid: u32) -> bool {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let maps = maps(pid);
     let line = maps.lines().find(|line| line.contains("rejoin-barrier"));
     let number = |text: &str| u64::from_str_radix(text, 16).ok();
     let range = line.and_then(|line| {
@@ -333,10 +367,10 @@ fn map_as_foreigner(job: &Together) {
 fn memory_that_a_foreign_process_maps_too_ends_the_job_at_a_loss() {
     let job = Together::start("together-foreign", &[]);
     job.until_more(3, "\"committed\"");
-    let before = job.counted("shares writable memory");
+    let before = job.counted("has writable shared memory");
     map_as_foreigner(&job);
     wait_for(SOON, "a refusal", || {
-        job.counted("shares writable memory") > before || !is_alive(job.child.id())
+        job.counted("has writable shared memory") > before || !is_alive(job.child.id())
     });
     let memory = job.memory();
     kill(job.job.ranks()[1], libc::SIGKILL);
@@ -373,6 +407,5 @@ fn a_rank_that_shares_memory_does_not_come_back_alone_after_the_end_of_mpi() {
 
 /// Whether a process takes part in checkpoints.
 fn has_barrier(pid: u32) -> bool {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"));
-    maps.is_ok_and(|maps| maps.contains("rejoin-barrier"))
+    maps(pid).contains("rejoin-barrier")
 }

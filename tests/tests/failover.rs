@@ -1,5 +1,6 @@
 //! Jobs that have stored their state and continue without a host; root is needed, as in `hosts`.
 
+use rejoin_tests::hosts::acts::{acts, assert_apart};
 use rejoin_tests::hosts::job::{Job, SOON, good, lines};
 use rejoin_tests::hosts::{Cut, Hosts};
 use rejoin_tests::processes::{all_gone, children, kill, wait_for};
@@ -11,10 +12,8 @@ use std::time::Duration;
 /// For how long a host looks for mpirun when nothing else is said (`--host-patience`).
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Ranks look cards up, so that a lost host ends the launch.
-const LOOK_UP: (&str, &str) = ("REJOIN_TABLE", "lazy");
-/// They have the table.
-const WHOLE: (&str, &str) = ("REJOIN_TABLE", "whole");
+/// No image of `beside` goes to files, so that a lost host ends the launch.
+const NO_FILES: &[&str] = &["quiet"];
 
 /// `beside` until it may end. It keeps its state in a folder, and records in a file which rank
 /// acts.
@@ -33,16 +32,14 @@ impl Beside {
         Beside { images, acts }
     }
 
-    fn start(&self, hosts: &Hosts, (name, value): (&str, &str)) -> Job {
+    fn start(&self, hosts: &Hosts, more: &[&str]) -> Job {
         let images = self.images.to_str().expect("UTF-8");
         let options = ["--images", images, "--spare", "h3", "--host-lease", "1"];
         let gate = Job::gate(hosts);
         let run = |run: Run| {
-            run.arg(program("beside"))
-                .arg(&self.acts)
-                .arg(Beside::STEPS)
-                .arg(gate)
-                .env(name, value)
+            let run = run.arg(program("beside")).arg(&self.acts);
+            let run = run.arg(Beside::STEPS).arg(gate);
+            more.iter().fold(run, |run, word| run.arg(word))
         };
         Job::start(hosts, &options, run)
     }
@@ -57,7 +54,6 @@ impl Beside {
         let mut job = Job::start_as(hosts, &all, |run| {
             let run = run.arg(program("beside")).arg(&self.acts);
             let run = run.arg(Beside::STEPS).arg(gate).arg("talk");
-            let run = run.env(LOOK_UP.0, LOOK_UP.1);
             run.start_with_input()
         });
         let mut input = job.child.stdin.take().expect("its input");
@@ -78,23 +74,7 @@ impl Beside {
 
     /// When each rank acted on a host, from the first to the last time.
     fn acts(&self, host: &str) -> Vec<Option<(u64, u64)>> {
-        let text = std::fs::read_to_string(&self.acts).unwrap_or_default();
-        let mut found = vec![None; 4];
-        // The last one may be seen in the middle of its writing.
-        let lines = text.split_inclusive('\n');
-        for line in lines.filter_map(|line| line.strip_suffix('\n')) {
-            let words: Vec<_> = line.split(' ').collect();
-            let [time, rank, at] = words[..] else {
-                panic!("a torn line: {line}");
-            };
-            if at == host {
-                let time: u64 = time.parse().expect("a time");
-                let rank: usize = rank.parse().expect("a rank");
-                let (first, last) = found[rank].unwrap_or((time, time));
-                found[rank] = Some((first.min(time), last.max(time)));
-            }
-        }
-        found
+        acts(&self.acts, 4, host)
     }
 }
 
@@ -102,16 +82,17 @@ impl Beside {
 fn a_job_that_stored_its_state_is_launched_again_without_a_host() {
     let mut hosts = hosts!(3);
     let calm = Beside::new(&hosts, "calm");
-    let undisturbed = calm.start(&hosts, LOOK_UP).end();
+    let undisturbed = calm.start(&hosts, NO_FILES).end();
     good(&undisturbed);
     let beside = Beside::new(&hosts, "power");
-    let mut job = beside.start(&hosts, LOOK_UP);
+    let mut job = beside.start(&hosts, NO_FILES);
     beside.stored(&mut job);
     hosts.kill(2);
     let done = job.end();
     good(&done);
     assert_eq!(lines(&done), lines(&undisturbed), "{}", done.text());
-    assert!(done.stderr().contains("host h2 is lost"), "{}", done.text());
+    let said = done.stderr();
+    assert!(said.contains("is launched again on other hosts"), "{said}");
     let there = beside.acts("h3");
     assert!(there[0].is_none() && there[2].is_some() && there[3].is_some());
 }
@@ -143,10 +124,11 @@ fn what_was_shown_stays_when_a_job_is_launched_again() {
 #[test]
 fn a_job_that_waits_for_its_next_launch_can_be_ended() {
     let hosts = hosts!(3);
-    ended_before_it_goes_on(&hosts, "waits", |job, lost| {
+    ended_before_it_goes_on(&hosts, "waits", |job, _| {
         let all = hosts.processes(1, "rejoin-local");
-        // It ends its ranks, but nobody has seen that: the lease is waited for.
-        kill(lost, libc::SIGHUP);
+        // The manager ends its ranks without its supervisor, but nobody reports that: the lease is
+        // waited for.
+        kill(hosts.processes(2, "rejoin-agent")[0], libc::SIGKILL);
         all_gone(&all, SOON);
         kill(job, libc::SIGTERM);
     });
@@ -195,7 +177,7 @@ fn ended_before_it_goes_on(hosts: &Hosts, name: &str, end: impl FnOnce(u32, u32)
 fn no_rank_of_a_cut_off_host_acts_beside_its_successor() {
     let hosts = hosts!(3);
     let beside = Beside::new(&hosts, "cut");
-    let mut job = beside.start(&hosts, WHOLE);
+    let mut job = beside.start(&hosts, &[]);
     beside.stored(&mut job);
     hosts.cut(2, Cut::Both);
     job.until("host-replaced", 1);
@@ -209,13 +191,5 @@ fn no_rank_of_a_cut_off_host_acts_beside_its_successor() {
     all_gone(&left, PATIENCE + SOON);
     let done = job.end();
     good(&done);
-    let (before, after) = (beside.acts("h2"), beside.acts("h3"));
-    for rank in [2, 3] {
-        let (_, last) = before[rank].expect("acts on h2");
-        let (first, _) = after[rank].expect("acts on h3");
-        assert!(
-            last < first,
-            "rank {rank} acted on h2 until {last}, on h3 from {first}"
-        );
-    }
+    assert_apart(&beside.acts, 2..4, "h2", "h3");
 }

@@ -2,7 +2,8 @@
 //! refused with its reason, and no process comes of it.
 
 use rejoin_image_format::{
-    ERROR_LENGTH, HEADER_LENGTH, ImageError, ImageHeader, PAGE, SavedExtent, SavedTable,
+    ERROR_LENGTH, HEADER_LENGTH, ImageError, ImageHeader, ImageNumber, PAGE, SavedExtent,
+    SavedTable,
 };
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, Numbers};
@@ -94,11 +95,11 @@ impl Sample {
 
     /// What the restarter makes of these bytes.
     fn restart(&self, bytes: &[u8]) -> Answer {
-        self.restart_at(bytes, self.header.identity.epoch)
+        self.restart_at(bytes, self.header.identity.number)
     }
 
-    /// The same for a checkpoint.
-    fn restart_at(&self, bytes: &[u8], epoch: u32) -> Answer {
+    /// The same for the image of this name.
+    fn restart_at(&self, bytes: &[u8], number: ImageNumber) -> Answer {
         let path = self.folder.join("image");
         std::fs::write(&path, bytes).expect("a file");
         let (mut ours, theirs) = UnixStream::pair().expect("a socket");
@@ -108,7 +109,7 @@ impl Sample {
         let mut child = Command::new(prefix().join("libexec/rejoin/rejoin-restarter"))
             .arg(&path)
             .args(["0", &identity.job.to_string(), &RANK.to_string()])
-            .arg(epoch.to_string())
+            .args([number.epoch.to_string(), number.step.to_string()])
             .env_clear()
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .spawn()
@@ -217,16 +218,16 @@ fn a_compressed_image_that_is_altered_anywhere_makes_no_process() {
         assert_eq!(sample.restart(&bytes), damaged, "{at}");
     }
     // The later image has parts of the blocks of the first.
-    let epoch = sample.header.identity.epoch + 1;
+    let number = next(sample.header.identity.number);
     let first = sample.folder.join(&sample.name);
     std::fs::write(&first, &sample.bytes).expect("the first image");
-    assert_eq!(sample.restart_at(&sample.later, epoch), Answer::Made);
+    assert_eq!(sample.restart_at(&sample.later, number), Answer::Made);
     let mut damaged = sample.bytes.clone();
     for extent in extents {
         damaged[extent.position as usize + 9] ^= 1;
     }
     std::fs::write(&first, damaged).expect("a damaged image");
-    let found = sample.restart_at(&sample.later, epoch);
+    let found = sample.restart_at(&sample.later, number);
     let is_named = matches!(found, Answer::Refused(ImageError::MemoryDamaged(_)));
     assert!(is_named, "{found:?}");
 }
@@ -251,26 +252,26 @@ fn images_of_rank(folder: &str) -> Vec<PathBuf> {
 #[test]
 fn an_image_without_the_one_that_it_refers_to_makes_no_process() {
     let sample = Sample::new("later");
-    let epoch = sample.header.identity.epoch + 1;
+    let number = next(sample.header.identity.number);
     let first = sample.folder.join(&sample.name);
     let length = sample.later.len();
     assert!(length < sample.bytes.len(), "{length} bytes are new");
     let changed = Answer::Refused(ImageError::BaseChanged(1));
-    assert_eq!(sample.restart_at(&sample.later, epoch), changed, "gone");
+    assert_eq!(sample.restart_at(&sample.later, number), changed, "gone");
     std::fs::write(&first, &sample.bytes).expect("the first image");
-    assert_eq!(sample.restart_at(&sample.later, epoch), Answer::Made);
+    assert_eq!(sample.restart_at(&sample.later, number), Answer::Made);
     // An image of another time, and one that is cut off.
     let other = sample.with_header(|header| header.identity.incarnation += 1);
     for other in [&other[..], &sample.bytes[..sample.bytes.len() / 2]] {
         std::fs::write(&first, other).expect("another image");
-        assert_eq!(sample.restart_at(&sample.later, epoch), changed);
+        assert_eq!(sample.restart_at(&sample.later, number), changed);
     }
     // All of its pages.
     let mut damaged = sample.bytes.clone();
     let pages = HEADER_LENGTH..sample.header.hashes.position as usize;
     damaged[pages].iter_mut().for_each(|byte| *byte ^= 1);
     std::fs::write(&first, damaged).expect("a damaged image");
-    let found = sample.restart_at(&sample.later, epoch);
+    let found = sample.restart_at(&sample.later, number);
     let is_named = matches!(found, Answer::Refused(ImageError::MemoryDamaged(_)));
     assert!(is_named, "{found:?}");
 }
@@ -296,13 +297,20 @@ fn an_image_of_another_length_makes_no_process() {
     assert_eq!(sample.restart(&longer), refused);
 }
 
+/// The image of the next checkpoint.
+fn next(number: ImageNumber) -> ImageNumber {
+    ImageNumber::of_checkpoint(number.epoch + 1)
+}
+
 #[test]
 fn an_image_that_belongs_elsewhere_makes_no_process() {
     let sample = Sample::new("foreign");
     let identity = sample.header.identity;
     let job = sample.with_header(|header| header.identity.job ^= 1);
     let rank = sample.with_header(|header| header.identity.rank = 0);
-    let epoch = sample.with_header(|header| header.identity.epoch += 1);
+    let later = sample.with_header(|header| {
+        header.identity.number = next(header.identity.number);
+    });
     let mut newer = sample.bytes.clone();
     newer[8] += 1;
     let version = u32::from(newer[8]);
@@ -311,7 +319,7 @@ fn an_image_that_belongs_elsewhere_makes_no_process() {
     for (bytes, error) in [
         (job, ImageError::OtherJob(identity.job ^ 1)),
         (rank, ImageError::OtherRank(0)),
-        (epoch, ImageError::OtherEpoch(identity.epoch + 1)),
+        (later, ImageError::OtherImage(next(identity.number))),
         (newer, ImageError::Newer(version)),
         (weaker, ImageError::WeakerProcessor(3)),
     ] {

@@ -41,10 +41,12 @@ fn ranks_are_killed_while_their_logs_spill() {
                 "/tmp",
                 "--log-spill-limit",
                 "8MB",
+                "--stats",
             ],
             ordered: true,
             files: false,
             with_images,
+            shows: Some(("most_log_file_bytes", 1)),
             least: 20,
         };
         program_survives(&case, 1..3);

@@ -105,82 +105,111 @@ fn ranks_that_depend_on_determinants_return_with_the_host_that_is_lost_with_them
     assert!(said.contains("lost with a host"), "no orphans: {said}");
 }
 
-/// A job on this host whose ranks compute for some milliseconds per question. It takes no
-/// checkpoint but the first, so that a replay is long.
-struct Long {
+/// A job on this host whose ranks can be held before a question or an answer. It takes no
+/// checkpoint but the first, before any question.
+struct Held {
     child: std::process::Child,
     job: Job,
+    folder: Folder,
     killed: u32,
 }
 
-/// Processor time after which a rank is killed for the first time: half of what the server and each
-/// client need in all.
-const FIRST: Duration = Duration::from_millis(1800);
-/// A rank that replays needs most of that again. It is killed after so much.
-const IN_REPLAY: Duration = Duration::from_millis(60);
+/// Questions of each client.
+const QUESTIONS: &str = "300";
+/// A client is killed for the first time before its question with this number.
+const FIRST: usize = 200;
+/// A rank that replays is held before this question or answer, and killed.
+const IN_REPLAY: usize = 30;
 
-impl Long {
-    fn begin(recovery: &str) -> Long {
+impl Held {
+    fn begin(recovery: &str) -> Held {
+        let folder = Folder::new("held");
         let usual = ["-n", "4", "--spin", "0", "--checkpoint-interval", "asked"];
         let run = Run::raw(usual).arg("--max-restarts").arg("100");
         let run = run.arg("--recovery").arg(recovery).arg(program("orders"));
-        let run = run.arg("1000").arg("4000000").arg("1500000");
+        let run = run.arg(QUESTIONS).arg("1000").arg("1000");
+        // Without a gate.
+        let run = run.arg("").arg(&folder);
+        (0..4).for_each(|rank| Self::hold(&folder, rank, 0));
         let child = run.start();
         let job = Job::of(child.id(), "orders");
         wait_for(LIMIT, "a checkpoint", || job.has_checkpoint(4));
-        Long {
+        Held {
             child,
             job,
+            folder,
             killed: 0,
         }
     }
 
-    fn process(&self, rank: u32) -> Option<u32> {
-        let all = self.job.ranks();
-        all.into_iter()
-            .find(|pid| rank_of(*pid) == Some(rank as usize))
+    fn hold(folder: &Folder, rank: usize, number: usize) {
+        std::fs::write(folder.join(format!("at-{rank}-{number}")), "").expect("a hold");
     }
 
-    /// Waits for a process of each rank that has computed for so long; kills them at once. Returns
-    /// for how long each had computed.
-    fn kill(&mut self, ranks: &[u32], after: Duration, gone: &mut Vec<u32>) -> Vec<Duration> {
+    fn release(&self, rank: usize, number: usize) {
+        let hold = self.folder.join(format!("at-{rank}-{number}"));
+        std::fs::remove_file(hold).expect("the hold");
+    }
+
+    /// Waits until a rank is held there.
+    fn until(&self, rank: usize, number: usize) {
+        let here = self.folder.join(format!("here-{rank}-{number}"));
+        wait_for(LIMIT, "a rank that is held", || here.exists());
+        // Its successor makes it again.
+        std::fs::remove_file(here).expect("the mark");
+    }
+
+    /// Waits for a process of each rank that was not killed yet; kills them at once.
+    fn kill(&mut self, ranks: &[usize], gone: &mut Vec<u32>) {
         let mut found = Vec::new();
-        wait_for(LIMIT, "ranks that compute", || {
-            let all = ranks.iter().filter_map(|rank| self.process(*rank));
-            found = all.filter(|pid| !gone.contains(pid)).collect();
-            found.len() == ranks.len() && found.iter().all(|pid| cpu_time(*pid) >= after)
+        wait_for(LIMIT, "ranks that are back", || {
+            found = self.job.ranks();
+            found.retain(|pid| rank_of(*pid).is_some_and(|rank| ranks.contains(&rank)));
+            found.retain(|pid| !gone.contains(pid));
+            found.len() == ranks.len()
         });
-        let times = found.iter().map(|pid| cpu_time(*pid)).collect();
         found.iter().for_each(|pid| kill(*pid, libc::SIGKILL));
         self.killed += found.len() as u32;
         gone.extend(found);
-        times
     }
 
-    fn end(self) {
+    /// It ends in one order, and this rank has come back after each of its kills.
+    fn end(self, rank: usize) {
         let done = finish(self.child, LIMIT, "the job");
         assert!(done.output.status.success(), "{}", done.text());
         let said = done.stdout();
         assert!(said.contains("answered in one order"), "{}", done.text());
-        let back = times_back(&done.stderr());
+        let said = done.stderr();
+        let back = times_back(&said);
+        // A rank that is killed before it is back comes back once.
         assert!(back >= self.killed / 2, "{back}: {}", done.text());
+        let lines = said.lines().filter(|line| line.contains(" back after "));
+        let own = lines.filter(|line| line.contains(&format!("rank {rank} ")));
+        assert_eq!(own.count(), 1 + TIMES, "{said}");
     }
 }
 
-/// Kills these ranks, and three times more while they replay.
-fn killed_in_replay(recovery: &str, ranks: &[u32]) {
-    let mut long = Long::begin(recovery);
+/// Kills these ranks, and three times more while they replay. The first of them is held each time.
+/// If it is the server, the others wait for its answers.
+fn killed_in_replay(recovery: &str, ranks: &[usize]) {
+    let mut held = Held::begin(recovery);
     let mut gone = Vec::new();
-    let first = long.kill(ranks, FIRST, &mut gone);
-    println!("{recovery}: ranks {ranks:?} had computed for {first:?}");
+    let which = ranks[0];
+    // The server has answered three clients.
+    let first = if which == 0 { 3 * FIRST } else { FIRST };
+    Held::hold(&held.folder, which, first);
+    (0..4).for_each(|rank| held.release(rank, 0));
+    held.until(which, first);
+    Held::hold(&held.folder, which, IN_REPLAY);
+    held.kill(ranks, &mut gone);
+    held.release(which, first);
     for _ in 0..TIMES {
-        let times = long.kill(ranks, IN_REPLAY, &mut gone);
-        println!("killed in their replay after {times:?}");
-        // The server also waits in loops, which a replay need not.
-        let replays = times.iter().all(|time| *time < FIRST / 3);
-        assert!(replays, "{times:?}: too late for a replay");
+        held.until(which, IN_REPLAY);
+        held.kill(ranks, &mut gone);
     }
-    long.end();
+    held.until(which, IN_REPLAY);
+    held.release(which, IN_REPLAY);
+    held.end(which);
 }
 
 #[test]
@@ -205,7 +234,8 @@ fn a_replay_that_differs_ends_the_job_and_says_where() {
         wait_for(LIMIT, "a checkpoint", || job.has_checkpoint(2));
         let all = job.ranks().into_iter();
         let answers: Vec<u32> = all.filter(|pid| rank_of(*pid) == Some(1)).collect();
-        wait_for(LIMIT, "some answers", || cpu_time(answers[0]) >= IN_REPLAY);
+        let some = Duration::from_millis(60);
+        wait_for(LIMIT, "some answers", || cpu_time(answers[0]) >= some);
         std::fs::write(&file, "").expect("the file");
         kill(answers[0], libc::SIGKILL);
         let done = finish(child, LIMIT, "a job whose replay differs");

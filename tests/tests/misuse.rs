@@ -32,6 +32,8 @@ fn an_abort_before_or_after_mpi_gives_its_code() {
     ends_with("abort-after", 7, says);
     let says = "called MPI_Abort with code 6 before MPI_Init";
     ends_with("abort-before", 6, says);
+    let says = "called MPI_Abort on a communicator without a name with code 3";
+    ends_with("abort-unnamed", 3, says);
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn a_killed_rank_rolls_all_back_to_where_the_images_are() {
         let ranks: Vec<u32> = (1..=3).flat_map(|h| hosts.processes(h, "jacobi")).collect();
         let victim = ranks[numbers.below(ranks.len() as u64) as usize];
         kill(victim, libc::SIGKILL);
-        // It may have been an image.
+        job.until("recovered", round);
         let before = job.events("committed");
         job.until("committed", before + 1);
     }
@@ -138,9 +138,12 @@ fn a_central_manager_that_dies_leaves_ranks_where_they_are_or_go() {
     job.until("committed", 1);
     let mut numbers = Numbers(9);
     for round in 1..=6 {
-        let to = format!("h{}", 1 + numbers.below(3));
+        // Others than those that are there already.
+        let to = format!("h{}", 1 + (round + 1) % 3);
+        let moving = job.events("moving");
         std::thread::scope(|scope| {
             let moves = scope.spawn(|| hosts.rejoin(&["migrate", "0-3", "--to", &to]));
+            job.until("moving", moving + 1);
             std::thread::sleep(std::time::Duration::from_micros(numbers.below(30_000)));
             job.kill_central();
             // It may have been told that the moves are over before.
@@ -151,6 +154,9 @@ fn a_central_manager_that_dies_leaves_ranks_where_they_are_or_go() {
         job.until("committed", before + 1);
     }
     assert_eq!(job.events("recovered"), 0);
+    let moved = job.events("moved");
+    println!("{moved} of {} moves", job.events("moving"));
+    assert!(moved > 0, "no rank has moved");
     undisturbed(&job.end(), &alone);
 }
 

@@ -17,15 +17,26 @@ fn seed() -> u64 {
     seed
 }
 
+/// What was done to a job so often.
+#[derive(Default)]
+struct Disturbed {
+    central: usize,
+    ranks: usize,
+}
+
 /// What is done to a job while its ranks move.
-fn disturb(hosts: &Hosts, job: &Job, numbers: &mut Numbers) {
+fn disturb(hosts: &Hosts, job: &Job, numbers: &mut Numbers, done: &mut Disturbed) {
     match numbers.below(5) {
-        0 => job.kill_central(),
+        0 => {
+            job.kill_central();
+            done.central += 1;
+        }
         1 | 2 => {
             let ranks: Vec<u32> = (1..=3).flat_map(|h| hosts.processes(h, "jacobi")).collect();
             if !ranks.is_empty() {
                 let victim = ranks[numbers.below(ranks.len() as u64) as usize];
                 kill(victim, libc::SIGKILL);
+                done.ranks += 1;
             }
         }
         // Committed or aborted; either is an answer.
@@ -42,7 +53,7 @@ fn ranks_move_while_others_move_checkpoints_are_taken_and_processes_are_killed()
     let mut job = Job::jacobi(&hosts, &options);
     job.until_in_files(1);
     let mut numbers = Numbers(seed());
-    let mut moved = 0;
+    let (mut moved, mut disturbed) = (0, Disturbed::default());
     for _ in 0..16 {
         let targets: Vec<String> = (0..3)
             .map(|_| format!("h{}", 1 + numbers.below(3)))
@@ -55,7 +66,7 @@ fn ranks_move_while_others_move_checkpoints_are_taken_and_processes_are_killed()
             .collect();
         // The test looks for a moment in time, so it sleeps.
         std::thread::sleep(Duration::from_micros(numbers.below(120_000)));
-        disturb(&hosts, &job, &mut numbers);
+        disturb(&hosts, &job, &mut numbers, &mut disturbed);
         for request in requests {
             let ended = request.end();
             moved += usize::from(ended.stdout().contains("has moved"));
@@ -67,6 +78,10 @@ fn ranks_move_while_others_move_checkpoints_are_taken_and_processes_are_killed()
     let (central, recovered) = (job.events("central-again"), job.events("recovered"));
     println!("{moved} moves, {central} central managers, {recovered} recoveries");
     assert!(moved >= 8, "{moved} moves only");
+    assert_eq!(central, disturbed.central);
+    // A process that was killed may have been one that a rank had left, or that was yet to be one.
+    let killed = disturbed.ranks;
+    assert!(killed < 3 || recovered > 0, "{killed} killed, none is back");
     right(&job.end(), &alone);
     hosts.nothing_runs("jacobi");
 }

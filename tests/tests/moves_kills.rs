@@ -97,7 +97,8 @@ impl Disturbed {
             let copied = self.job.committed("partner").last().copied();
             left.retain(|file| {
                 let is_void = |epoch| Some(epoch) < copied || !committed.contains(&epoch);
-                epoch_of(file).is_some_and(|epoch| Some(epoch) < latest && is_void(epoch))
+                let is_void = |(epoch, moves)| Some(epoch) < latest && (moves || is_void(epoch));
+                name_of(file).is_some_and(is_void)
             });
             if left.is_empty() {
                 return;
@@ -131,10 +132,11 @@ impl Disturbed {
     }
 }
 
-/// The number in the name of an image's file.
-fn epoch_of(path: &str) -> Option<u64> {
+/// The checkpoint in the name of an image's file, and whether it is of a move after that.
+fn name_of(path: &str) -> Option<(u64, bool)> {
     let (_, rest) = path.rsplit_once("epoch-")?;
-    rest.split('.').next()?.parse().ok()
+    let epoch = rest.split(['.', '+']).next()?.parse().ok()?;
+    Some((epoch, rest.contains('+')))
 }
 
 /// Both streams in one line.

@@ -53,7 +53,8 @@ fn newest_image(images: &Path) -> PathBuf {
             let name = path.file_name().and_then(|name| name.to_str());
             let number = name.and_then(|name| {
                 let rest = name.strip_prefix("rank-1.epoch-")?;
-                rest.strip_suffix(".move")?.parse::<u32>().ok()
+                let (after, step) = rest.strip_suffix(".move")?.split_once('+')?;
+                Some((after.parse::<u32>().ok()?, step.parse::<u32>().ok()?))
             });
             found.extend(number.map(|number| (number, path)));
         }
@@ -163,7 +164,7 @@ fn a_rank_stays_whose_next_host_is_lost_while_it_loads() {
         let mut hosts = hosts!(3);
         let alone = Job::undisturbed(&hosts, &[]);
         let points = Points::of(&hosts);
-        let options = ["--spare", "h3", "--host-lease", "1"];
+        let options = ["--spare", "h3", "--host-lease", "3"];
         let waits = |run| points.prepare(run, &["load-sent"]);
         let mut job = Job::jacobi_with(&hosts, &options, waits);
         job.until_in_files(1);

@@ -19,6 +19,7 @@ fn what_waits_in_pipes_and_socket_pairs_is_there_again() {
         ordered: true,
         files: false,
         with_images: false,
+        shows: None,
         least: 20,
     };
     program_survives(&case, 1..3);
@@ -87,7 +88,7 @@ fn killed_with_shared_memory(options: &[&str]) -> Finished {
     let job = Job::of(child.id(), "back");
     wait_for(LIMIT, "a checkpoint that is refused", || {
         let text = std::fs::read_to_string(&events).unwrap_or_default();
-        text.contains("shares writable memory")
+        text.contains("has writable shared memory")
     });
     // They may be back at once.
     let mut seen = job.ranks();

@@ -573,7 +573,7 @@ fn the_limit_of_restarts_is_an_end() {
 #[test]
 fn what_no_image_can_hold_is_said_once_and_the_job_goes_on() {
     for (way, why) in [
-        ("shared", "shares writable memory"),
+        ("shared", "has writable shared memory"),
         ("child", "a child process of its own (back, process "),
     ] {
         let want = undisturbed(&[way]);

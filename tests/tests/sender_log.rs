@@ -25,6 +25,7 @@ fn each_rank(name: &'static str, args: &'static [&'static str]) -> Case {
         ordered: true,
         files: false,
         with_images: false,
+        shows: None,
         least: LEAST,
     }
 }

@@ -13,6 +13,7 @@ fn with_images(name: &'static str, args: &'static [&'static str]) -> Case {
         ordered: true,
         files: false,
         with_images: true,
+        shows: None,
         least: 10,
     }
 }

@@ -60,6 +60,16 @@ fn communicators_are_made_beside_each_other() {
 }
 
 #[test]
+fn communicators_of_overlapping_groups_are_made_with_one_tag() {
+    on("overlap", &[1, 4, 5, 8]);
+    for mode in ["coordinated", "sender-log", "receiver-log"] {
+        let run = Run::raw(["-n", "6", "--recovery", mode, "--transport", "tcp"]);
+        let done = run.arg(program("overlap")).ok();
+        assert_eq!(done.stdout(), "overlap: right on 6 ranks\n", "{mode}");
+    }
+}
+
+#[test]
 fn threads_that_wait_for_different_things_each_get_theirs() {
     for transport in ["tcp", "shm"] {
         for bytes in ["20000", "1000000"] {

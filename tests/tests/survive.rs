@@ -17,6 +17,7 @@ fn ordered(name: &'static str, args: &'static [&'static str]) {
         ordered: true,
         files: false,
         with_images: false,
+        shows: None,
         least: LEAST,
     };
     program_survives(&case, 1..3);
@@ -61,6 +62,7 @@ fn a_program_that_is_mostly_outside_mpi() {
         ordered: true,
         files: true,
         with_images: false,
+        shows: None,
         least: LEAST,
     };
     program_survives(&case, 1..3);

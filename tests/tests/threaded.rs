@@ -21,6 +21,7 @@ fn survives(name: &'static str, args: &'static [&'static str], ordered: bool) {
         ordered,
         files: false,
         with_images: false,
+        shows: None,
         least: LEAST,
     };
     program_survives(&case, 1..4);
@@ -57,6 +58,7 @@ fn exceptions_of_cpp_and_panics_of_rust_in_flight() {
             ordered: true,
             files: false,
             with_images: false,
+            shows: None,
             least: 12,
         };
         program_survives(&case, 1..2);

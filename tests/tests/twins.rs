@@ -384,7 +384,7 @@ fn a_thread_that_cannot_be_stopped_is_refused_once() {
 
 #[test]
 fn shared_memory_is_refused_once() {
-    until_told("shared", "shares writable memory with others");
+    until_told("shared", "has writable shared memory");
 }
 
 #[test]

@@ -33,6 +33,7 @@ mod port_range;
 mod process_map;
 mod rank_protocol;
 pub mod recording;
+mod recovery_mode;
 mod seconds;
 mod welcome;
 
@@ -41,9 +42,8 @@ pub use port_range::{PortRangeError, parse_port_range};
 pub use process_map::{ProcessMap, ProcessMapError};
 pub use rank_protocol::{
     FromManager, MANAGER_FD, MOST_AWAITED, MOST_CAVEATS, MOST_COUNTERS, MOST_FILES,
-    MOST_SIGNAL_PAUSE, READ_MESSAGES, ToManager, VERSION,
+    MOST_SIGNAL_PAUSE, SignalRequest, ToManager, VERSION,
 };
+pub use recovery_mode::{LogSpill, MessageLog, NoSuchMode, RecoveryMode};
 pub use seconds::parse_seconds;
-pub use welcome::{
-    BarrierPlace, Images, Limits, LogSpill, RankOptions, RecordOptions, Transport, Welcome,
-};
+pub use welcome::{BarrierPlace, Images, Limits, RankOptions, RecordOptions, Transport, Welcome};

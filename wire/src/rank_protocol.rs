@@ -1,6 +1,8 @@
 //! The messages between a rank and its local manager.
 
-use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_channel_table::{
+    BusinessCard, Epoch, Generation, ImageId, Incarnation, MoveNumber, Rank,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{Holds, ImageCost, Limits, ProcessMap, Welcome};
@@ -9,11 +11,36 @@ use crate::{Holds, ImageCost, Limits, ProcessMap, Welcome};
 pub const MANAGER_FD: &str = "REJOIN_MANAGER_FD";
 
 /// Version of the messages in this crate; both sides must have the same.
-pub const VERSION: u32 = 28;
+pub const VERSION: u32 = 30;
 
-/// A request by signal with this number asks for nothing itself: the rank reads the messages of its
-/// manager, which say what is wanted. The first checkpoint is requested by message, too.
-pub const READ_MESSAGES: Epoch = Epoch(1);
+/// What the manager requests of a rank by signal, in the number that comes with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignalRequest {
+    /// Read the messages of the manager.
+    ReadMessages,
+    /// Take the image of this checkpoint. Checkpoints count from 1 on.
+    Checkpoint(Epoch),
+}
+
+impl SignalRequest {
+    /// The number that comes with the signal.
+    #[must_use]
+    pub fn encode(self) -> u32 {
+        match self {
+            SignalRequest::ReadMessages => 0,
+            SignalRequest::Checkpoint(epoch) => epoch.0,
+        }
+    }
+
+    /// The request of a signal with this number.
+    #[must_use]
+    pub fn decode(number: u32) -> SignalRequest {
+        match number {
+            0 => SignalRequest::ReadMessages,
+            epoch => SignalRequest::Checkpoint(Epoch(epoch)),
+        }
+    }
+}
 
 /// Most milliseconds of [`ToManager::SignalLater`].
 pub const MOST_SIGNAL_PAUSE: u32 = 1000;
@@ -53,8 +80,8 @@ pub enum ToManager {
     Imaged {
         /// The generation that the rank is in.
         generation: Generation,
-        /// The image's epoch.
-        epoch: Epoch,
+        /// The image.
+        image: ImageId,
         /// Process id of the image.
         pid: u32,
         /// What it cost.
@@ -70,8 +97,8 @@ pub enum ToManager {
     NotImaged {
         /// The generation that the rank is in.
         generation: Generation,
-        /// The epoch. The rank has entered it without an image.
-        epoch: Epoch,
+        /// The image. The rank has entered the epoch of a checkpoint without it.
+        image: ImageId,
         /// One line for the user.
         why: String,
         /// The program has state that a rollback does not take back.
@@ -138,7 +165,7 @@ pub enum ToManager {
         any: bool,
     },
     /// Everything in the memory of this rank's determinants is to be stored where it outlives the
-    /// host. Only with [`crate::RankOptions::stable_node`]. Answered by
+    /// host. Only with [`crate::MessageLog::stable_node`]. Answered by
     /// [`FromManager::DeterminantsStored`].
     StoreDeterminants {
         /// How far the log is. It grows.
@@ -196,8 +223,8 @@ pub enum FromManager {
     Move {
         /// The job's generation.
         generation: Generation,
-        /// The number of the image, which no checkpoint has.
-        number: Epoch,
+        /// The number of the image.
+        number: MoveNumber,
         /// Wait there. The process that comes of the image continues on another host, or this one
         /// does after [`FromManager::Stay`]. Otherwise, the image is a copy ahead of that, and this
         /// process continues.
@@ -208,7 +235,7 @@ pub enum FromManager {
         /// The job's generation.
         generation: Generation,
         /// The number that [`FromManager::Move`] gave.
-        number: Epoch,
+        number: MoveNumber,
     },
     /// The result of the checkpoint that the rank asked for.
     Committed {

@@ -1,6 +1,7 @@
 //! The data that a rank gets from its manager before `MPI_Init` can begin, and the limits that all
 //! ranks must share.
 
+use crate::recovery_mode::RecoveryMode;
 use rejoin_channel_table::{Identity, JobKey, LanId};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -124,19 +125,8 @@ pub struct RankOptions {
     /// The newest stored state that the job may continue from; any when absent. A rollback has made
     /// newer states invalid.
     pub newest: Option<u32>,
-    /// For each rank the number of its recovery group, from 0; empty: the job is one group.
-    pub log_groups: Vec<u32>,
-    /// Most bytes that the rank retains for other groups (`--log-limit`); 0: the local manager sets
-    /// it.
-    pub log_limit: u64,
-    /// Where messages spill that the rank retains beyond its memory for them (`--log-spill`).
-    pub log_spill: Option<LogSpill>,
-    /// Determinants must outlive the rank's host before anything that depends on them leaves the
-    /// rank (`--stable node`).
-    pub stable_node: bool,
-    /// Determinants are stored in the background: messages leave before they are, and say what they
-    /// depend on (`--recovery receiver-log`).
-    pub optimistic: bool,
+    /// How failures are masked, and what the rank logs for that.
+    pub recovery: RecoveryMode,
     /// A recording of this rank is wanted (`--record`).
     pub record: Option<RecordOptions>,
     /// Between ranks of one host.
@@ -154,15 +144,6 @@ pub struct BarrierPlace {
     pub rank: u32,
     /// The generation of the process.
     pub generation: u32,
-}
-
-/// A file into which the log of a rank spills.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct LogSpill {
-    /// Absolute path of the folder in which the local manager makes the file.
-    pub folder: String,
-    /// Bytes of the file, which are reserved; 0: the local manager sets it.
-    pub bytes: u64,
 }
 
 /// The data that a rank needs to take images of itself.

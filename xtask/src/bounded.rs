@@ -1,6 +1,7 @@
 //! Commands with a time limit. A command that exceeds it is ended with all its child processes.
 
 use anyhow::{Context, Result, bail, ensure};
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
@@ -18,6 +19,36 @@ pub enum AfterFailure {
     Ends,
     /// They run to their ends. All failures are named.
     Continues,
+}
+
+/// Time that something has taken.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Spent {
+    /// From its begin to its end.
+    pub wall: Duration,
+    /// Processor time of all its processes that were waited for.
+    pub processor: Duration,
+}
+
+impl Spent {
+    /// Processor time of all child processes that this program has waited for, and of theirs.
+    pub fn by_children() -> Duration {
+        let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) else {
+            return Duration::ZERO;
+        };
+        let times = [usage.user_time(), usage.system_time()];
+        let micros = times.map(|time| time.tv_sec() * 1_000_000 + time.tv_usec());
+        Duration::from_micros(micros.iter().sum::<i64>().unsigned_abs())
+    }
+}
+
+/// A command that runs.
+struct Running {
+    child: Child,
+    /// Its number among the commands.
+    number: usize,
+    shown: String,
+    begun: Instant,
 }
 
 /// A time by which commands have ended.
@@ -56,20 +87,23 @@ impl Deadline {
     /// Runs commands at the same time. All must end well and in time. After the first that does
     /// not, the others are ended.
     pub fn run_all(&self, commands: &mut [Command]) -> Result<()> {
-        self.run_some(commands, commands.len(), AfterFailure::Ends)
+        self.run_some(commands, commands.len(), AfterFailure::Ends, |_, _| ())
     }
 
-    /// The same with so many commands at a time.
+    /// The same with so many commands at a time. `ended` gets the number of each command that has
+    /// ended by itself, and the time that it took.
     pub fn run_some(
         &self,
         commands: &mut [Command],
         at_once: usize,
         after_failure: AfterFailure,
+        ended: impl FnMut(usize, Spent),
     ) -> Result<()> {
         let mut running = Vec::new();
-        let signal = self.start_and_wait(commands, (at_once, after_failure), &mut running);
-        for (child, _) in &mut running {
-            end(child)?;
+        let how = (at_once, after_failure);
+        let signal = self.start_and_wait(commands, how, &mut running, ended);
+        for one in &mut running {
+            end(&mut one.child)?;
         }
         if let Some(signal) = signal? {
             eprintln!("ended by signal {signal}");
@@ -84,36 +118,37 @@ impl Deadline {
         &self,
         commands: &mut [Command],
         (at_once, after_failure): (usize, AfterFailure),
-        running: &mut Vec<(Child, String)>,
+        running: &mut Vec<Running>,
+        mut ended: impl FnMut(usize, Spent),
     ) -> Result<Option<i32>> {
-        let mut waiting = commands.iter_mut();
+        let mut waiting = commands.iter_mut().enumerate();
         let mut failed = Vec::new();
         loop {
-            for command in waiting.by_ref().take(at_once - running.len()) {
-                command.stdin(Stdio::null()).process_group(0);
-                let child = self.spawn(command);
-                let child = child.with_context(|| format!("starting {command:?}"))?;
-                running.push((child, format!("{command:?}")));
+            for (number, command) in waiting.by_ref().take(at_once - running.len()) {
+                running.push(self.start(number, command)?);
             }
             if running.is_empty() {
                 ensure!(failed.is_empty(), failed.join("; "));
                 return Ok(None);
             }
             let mut at = 0;
-            while let Some((child, shown)) = running.get_mut(at) {
-                match child.try_wait()? {
-                    None => at += 1,
-                    Some(status) => {
-                        let ended = format!("{shown} ended with {status}");
-                        running.swap_remove(at);
-                        failed.extend((!status.success()).then_some(ended));
-                        let goes_on = failed.is_empty() || after_failure == AfterFailure::Continues;
-                        ensure!(goes_on, failed.join("; "));
-                    }
-                }
+            while let Some(one) = running.get_mut(at) {
+                let before = Spent::by_children();
+                let Some(status) = one.child.try_wait()? else {
+                    at += 1;
+                    continue;
+                };
+                let one = running.swap_remove(at);
+                let wall = one.begun.elapsed();
+                let processor = Spent::by_children().saturating_sub(before);
+                ended(one.number, Spent { wall, processor });
+                let failure = format!("{} ended with {status}", one.shown);
+                failed.extend((!status.success()).then_some(failure));
+                let goes_on = failed.is_empty() || after_failure == AfterFailure::Continues;
+                ensure!(goes_on, failed.join("; "));
             }
             // All may have ended, and others wait.
-            let Some((_, shown)) = running.first() else {
+            let Some(Running { shown, .. }) = running.first() else {
                 continue;
             };
             if let Ok(Some(signal)) = self.signals.read_signal() {
@@ -125,6 +160,17 @@ impl Deadline {
             }
             std::thread::sleep(PAUSE);
         }
+    }
+
+    fn start(&self, number: usize, command: &mut Command) -> Result<Running> {
+        command.stdin(Stdio::null()).process_group(0);
+        let child = self.spawn(command);
+        Ok(Running {
+            child: child.with_context(|| format!("starting {command:?}"))?,
+            number,
+            shown: format!("{command:?}"),
+            begun: Instant::now(),
+        })
     }
 }
 
@@ -215,14 +261,18 @@ mod tests {
             command.args(["-c", script, name]).current_dir(&folder);
             command
         });
-        let ran = deadline.run_some(&mut commands, 2, AfterFailure::Ends);
+        let ran = deadline.run_some(&mut commands, 2, AfterFailure::Ends, |_, _| ());
         ran.expect("two at a time");
         // Both of the first ones end before anybody looks.
         let mut commands = ["true", "true", "touch"].map(Command::new);
         let last = folder.join("last");
         commands[2].arg(&last);
-        let ran = deadline.run_some(&mut commands, 2, AfterFailure::Ends);
+        let mut ended = Vec::new();
+        let note = |number, _| ended.push(number);
+        let ran = deadline.run_some(&mut commands, 2, AfterFailure::Ends, note);
         ran.expect("all of them");
+        ended.sort_unstable();
+        assert_eq!(ended, [0, 1, 2]);
         assert!(last.exists(), "the last one has not run");
         std::fs::remove_dir_all(folder).expect("the folder goes");
     }
@@ -234,10 +284,28 @@ mod tests {
         let mut last = Command::new("touch");
         last.arg(&mark);
         let mut commands = [Command::new("false"), last];
-        let error = deadline.run_some(&mut commands, 1, AfterFailure::Continues);
+        let error = deadline.run_some(&mut commands, 1, AfterFailure::Continues, |_, _| ());
         let error = error.expect_err("one fails").to_string();
         assert!(error.contains("\"false\" ended with"), "{error}");
         std::fs::remove_file(mark).expect("the last one has run");
+    }
+
+    #[test]
+    fn processor_time_is_that_of_the_command_and_its_children() {
+        let deadline = Deadline::after(Duration::from_secs(60)).expect("a deadline");
+        // No shell counts that far in less than a hundredth of a second.
+        let counts = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+        let mut commands = [Command::new("sh"), Command::new("sleep")];
+        commands[0].args(["-c", "sh -c \"$0\"; true", counts]);
+        commands[1].arg("0.2");
+        let mut spent = [Spent::default(); 2];
+        let note = |number: usize, took| spent[number] = took;
+        let ran = deadline.run_some(&mut commands, 1, AfterFailure::Ends, note);
+        ran.expect("both end well");
+        let [counts, sleeps] = spent;
+        assert!(counts.processor >= Duration::from_millis(10), "{counts:?}");
+        assert!(sleeps.wall >= Duration::from_millis(200), "{sleeps:?}");
+        assert!(sleeps.processor < sleeps.wall / 2, "{sleeps:?}");
     }
 
     #[test]

@@ -10,9 +10,12 @@
 //! Rules that the workspace does not satisfy everywhere yet have lists of known findings
 //! ([`ratchet`]):
 //!
-//! - import cycles between modules, and types and files of one name;
+//! - import cycles between modules, and files that call each other in a circle;
+//! - types whose methods are in many files, and messages that a catch-all arm drops;
+//! - types and files of one name;
 //! - words that the glossary has replaced;
 //! - unused dependencies;
+//! - messages without a row in `docs/troubleshooting.md`;
 //! - empty docstrings, and prose that is too wide.
 
 use std::path::PathBuf;
@@ -22,16 +25,24 @@ use anyhow::{Result, bail};
 use report::Report;
 
 mod abi;
+mod call_circles;
+mod catch_alls;
+mod crate_types;
 mod cycles;
 mod deps;
 mod docstrings;
+mod file_graph;
+mod impls;
 mod length;
+mod modules;
 mod names;
 mod paths;
 mod purity;
 mod ratchet;
+mod receivers;
 mod report;
 mod source;
+mod troubleshooting;
 mod unsafety;
 mod unused;
 mod width;
@@ -62,12 +73,17 @@ pub fn run(args: Args) -> Result<()> {
         purity::check(source, &mut report);
         unsafety::check(source, &mut report);
     }
+    let crates = modules::crates(&sources);
+    let types: Vec<_> = crates.iter().map(crate_types::CrateTypes::new).collect();
     let packages = deps::load(&root)?;
     deps::check(&packages, &mut report);
     let mut unused = unused::check(&packages, &sources);
     unused.extend(unused::workspace(&root, &packages)?);
     for (rule, findings) in [
-        ("cycles", cycles::check(&sources)),
+        ("cycles", cycles::check(&crates)),
+        ("call-circles", call_circles::check(&types)),
+        ("catch-alls", catch_alls::check(&sources)),
+        ("impls", impls::check(&types)),
         ("types", names::types(&sources)),
         ("files", names::files(&sources)),
         ("words", words::check(&root, &sources)?),
@@ -75,6 +91,7 @@ pub fn run(args: Args) -> Result<()> {
         ("docstrings", docstrings::check(&sources)),
         ("width", width::check(&root, &sources)?),
         ("paths", paths::check(&root, &sources)?),
+        ("messages", troubleshooting::check(&root, &sources)?),
     ] {
         ratchet::check(&root, rule, findings, args.update_known, &mut report)?;
     }

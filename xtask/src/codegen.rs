@@ -1,6 +1,6 @@
 //! `cargo xtask codegen`: writes the C ABI's header, constants, types, entry points and the page of
 //! functions. Its sources are the tables in `c-abi/abi` and the implementations in
-//! `c-abi/src/functions`.
+//! `c-abi/src/functions`. It also writes the page of states from enums of the managers.
 
 use std::fs;
 use std::io::Write as _;
@@ -18,6 +18,7 @@ mod mark;
 mod model;
 mod page;
 mod scan;
+mod states;
 mod types;
 
 pub use mark::MARK;
@@ -78,6 +79,7 @@ fn generate(root: &Path) -> Result<Vec<(PathBuf, String)>> {
             PathBuf::from("docs/functions.md"),
             page::render(&model, &found),
         ),
+        (PathBuf::from("docs/states.md"), states::render(root)?),
         (
             generated.join("constants.rs"),
             rustfmt(&constants::render(&model)?)?,

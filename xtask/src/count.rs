@@ -98,6 +98,7 @@ pub fn run(args: Args) -> Result<()> {
             profile: "release".to_owned(),
             no_strip: false,
             fault_injection: false,
+            built: None,
         })?,
     };
     check(&prefix)

@@ -8,8 +8,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-/// The features that tests need.
-const FAULT_INJECTION: &str = "rejoin-c-abi/fault-injection,rejoin-managers/fault-injection";
+/// The features with the hooks that tests need.
+pub const FAULT_INJECTION: &str = "rejoin-c-abi/fault-injection,rejoin-managers/fault-injection";
 const WRAPPER: &str = include_str!("install/wrapper.sh");
 
 /// Options of `cargo xtask install`.
@@ -30,6 +30,14 @@ pub struct Args {
     /// With the hooks of tests, which kill processes and cut links at chosen moments.
     #[arg(long)]
     pub fault_injection: bool,
+    /// Installs the library and the programs that a build has left in this folder.
+    #[arg(
+        long,
+        value_name = "DIR",
+        hide = true,
+        conflicts_with = "fault_injection"
+    )]
+    pub built: Option<PathBuf>,
 }
 
 /// Runs the command.
@@ -44,7 +52,10 @@ pub fn run(args: Args) -> Result<()> {
 /// Builds and installs; gives the folder where everything is now (destdir and prefix).
 pub fn install(args: &Args) -> Result<PathBuf> {
     let root = crate::workspace::root();
-    let built = build(&root, args)?;
+    let built = match &args.built {
+        Some(folder) => folder.clone(),
+        None => build(&root, args)?,
+    };
     let prefix = std::path::absolute(&args.prefix)?;
     let at = below(args.destdir.as_deref(), &prefix);
     for folder in ["bin", "lib/pkgconfig", "libexec/rejoin", "include"] {

@@ -1,5 +1,5 @@
-//! `cargo xtask soak`: kills thousands of ranks, with other seeds each time, until the time is
-//! over.
+//! `cargo xtask soak`: kills and moves ranks by the thousand in all modes of recovery, and loses
+//! hosts, with other seeds each time, until the time is over.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader};
@@ -31,22 +31,55 @@ pub struct Args {
 #[derive(Debug, Default)]
 struct Counts {
     rounds: u64,
+    /// Ranks that were killed and came back.
     back: u64,
+    /// Ranks that were killed, each with its recovery group.
+    of_groups: u64,
+    moves: u64,
+    /// Tests in which hosts are lost.
+    hosts: u64,
+    /// Seeds of the simulator.
     simulated: u64,
-    jobs: u64,
 }
 
-/// Simulator seeds of a round.
-const SIMULATED: u64 = 400;
-/// Simulated jobs of a round.
-const JOBS: u64 = 16;
+impl Counts {
+    /// Adds what a line of a test says.
+    fn add(&mut self, line: &str) {
+        let number = |behind| number_before(line, behind).unwrap_or(0);
+        self.back += number(" ranks came back, seeds ");
+        self.of_groups += number(" ranks killed");
+        // Of one program, and of a test that disturbs moves.
+        self.moves += number(" moves in ") + number(" moves, ");
+    }
+}
+
 /// Seeds that a round takes of the real programs, at most.
 const SEEDS: u64 = 20;
+
+/// Tests with real programs, in all modes of recovery, with their variables for the first seed.
+const KILLS: &str = "test --profile fast -p rejoin-tests --test survive --test sender_log \
+    --test sender_log_files --test receiver_log_kills --test group_kills --test moves_programs \
+    --test moves_at_once --no-fail-fast -- --test-threads=1 --nocapture";
+/// Tests in which hosts are lost, which have no seeds.
+const HOSTS: &str = "test --profile fast -p rejoin-tests --test host_loss --test sender_log_hosts \
+    --test receiver_log --test failover --no-fail-fast -- --test-threads=1";
+/// Ranks by the hundred that sleep, on eight hosts of which one is lost.
+const MANY: &str = "test --profile fast -p rejoin-tests --test many_ranks -- --test-threads=1";
+/// The simulator with ten thousand ranks, in each mode.
+const LARGE: &str = "test --profile fast -p rejoin-sim --test large_jobs -- --test-threads=1";
+/// Tests of the simulator, with their variables for seeds, and seeds of a round.
+const SIMULATED: [(&str, &str, u64); 5] = [
+    ("seeds", "REJOIN_SIM_SEEDS", 400),
+    ("jobs", "REJOIN_JOB_SEEDS", 16),
+    ("moves", "REJOIN_MOVE_SEEDS", 200),
+    ("groups", "REJOIN_GROUP_SEEDS", 100),
+    ("many_groups", "REJOIN_MANY_GROUPS_SEEDS", 16),
+];
 
 /// A command, and how it is written.
 struct Step {
     variables: Vec<(&'static str, String)>,
-    arguments: &'static str,
+    arguments: String,
 }
 
 impl Step {
@@ -61,7 +94,7 @@ impl Step {
     fn run(&self, mut line: impl FnMut(&str)) -> Result<()> {
         println!("--- {}", self.written());
         let mut child = Command::new("cargo")
-            .args(self.arguments.split(' '))
+            .args(self.arguments.split_whitespace())
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .current_dir(crate::workspace::root())
             .stdin(Stdio::null())
@@ -80,34 +113,54 @@ impl Step {
     }
 }
 
-/// `NAME: COUNT ranks came back, seeds …`
-fn came_back(line: &str) -> Option<u64> {
-    let (head, _) = line.split_once(" ranks came back")?;
+/// The number that a line has before this text.
+fn number_before(line: &str, text: &str) -> Option<u64> {
+    let (head, _) = line.split_once(text)?;
     head.rsplit(' ').next()?.parse().ok()
 }
 
 fn round(prefix: &Path, seed: u64, counts: &mut Counts) -> Result<()> {
-    let seeds = |count| format!("{seed}..{}", seed + count);
-    let programs = Step {
+    let prefix = ("REJOIN_PREFIX", prefix.display().to_string());
+    let kills = Step {
         variables: vec![
-            ("REJOIN_PREFIX", prefix.display().to_string()),
+            prefix.clone(),
             ("REJOIN_SURVIVE_SEED", seed.to_string()),
+            ("REJOIN_MOVES_SEED", seed.to_string()),
         ],
-        arguments: "test --profile fast -p rejoin-tests --test survive -- --test-threads=1 --nocapture",
+        arguments: KILLS.to_owned(),
     };
-    programs.run(|line| counts.back += came_back(line).unwrap_or(0))?;
-    let simulated = Step {
-        variables: vec![("REJOIN_SIM_SEEDS", seeds(SIMULATED))],
-        arguments: "test --profile fast -p rejoin-sim --test seeds",
+    kills.run(|line| counts.add(line))?;
+    let hosts = Step {
+        variables: vec![prefix.clone()],
+        arguments: HOSTS.to_owned(),
     };
-    simulated.run(|_| {})?;
-    counts.simulated += SIMULATED;
-    let jobs = Step {
-        variables: vec![("REJOIN_JOB_SEEDS", seeds(JOBS))],
-        arguments: "test --profile fast -p rejoin-sim --test jobs",
+    let many = Step {
+        variables: vec![prefix, ("REJOIN_MANY_RANKS", "8x64".to_owned())],
+        arguments: MANY.to_owned(),
     };
-    jobs.run(|_| {})?;
-    counts.jobs += JOBS;
+    for step in [hosts, many] {
+        step.run(|line| counts.hosts += number_before(line, " passed;").unwrap_or(0))?;
+    }
+    for (test, variable, count) in SIMULATED {
+        // Each round has seeds of its own.
+        let from = seed / SEEDS * count;
+        let simulated = Step {
+            variables: vec![(variable, format!("{from}..{}", from + count))],
+            arguments: format!("test --profile fast -p rejoin-sim --test {test}"),
+        };
+        simulated.run(|_| {})?;
+        counts.simulated += count;
+    }
+    let from = seed / SEEDS;
+    let large = Step {
+        variables: vec![
+            ("REJOIN_LARGE_RANKS", "10000".to_owned()),
+            ("REJOIN_LARGE_SEEDS", format!("{from}..{}", from + 1)),
+        ],
+        arguments: LARGE.to_owned(),
+    };
+    large.run(|_| {})?;
+    counts.simulated += 3;
     counts.rounds += 1;
     Ok(())
 }
@@ -117,7 +170,8 @@ fn models() -> Result<()> {
         variables: vec![("REJOIN_MODELS", "soak".into())],
         arguments: "test --profile fast -p rejoin-sim --test model_epochs \
                     --test model_groups --test model_wildcards --test model_optimistic \
-                    -p rejoin-managers-protocol --test model_recovery",
+                    -p rejoin-managers-protocol --test model_recovery"
+            .to_owned(),
     };
     step.run(|_| {})
 }
@@ -150,20 +204,22 @@ pub fn run(args: Args) -> Result<()> {
         if let Err(error) = round(&prefix, seed, &mut counts) {
             break Err(error);
         }
-        seed += SEEDS.max(JOBS);
+        seed += SEEDS;
         if begun.elapsed() >= limit || enough(&counts) {
             break Ok(());
         }
     };
     println!(
-        "{} rounds with seeds {}..{seed} in {:.0} minutes: {} ranks killed and back, {} simulated channels' \
-         seeds, {} simulated jobs",
+        "{} rounds with seeds {}..{seed} in {:.0} minutes: {} ranks killed and back, {} killed \
+         with their groups, {} moves, {} tests of lost hosts, {} simulated seeds",
         counts.rounds,
         args.seed,
         begun.elapsed().as_secs_f64() / 60.0,
         counts.back,
-        counts.simulated,
-        counts.jobs
+        counts.of_groups,
+        counts.moves,
+        counts.hosts,
+        counts.simulated
     );
     match result {
         Ok(()) => Ok(()),
@@ -176,8 +232,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_back_is_read() {
-        assert_eq!(came_back("cg: 40 ranks came back, seeds 1..3"), Some(40));
-        assert_eq!(came_back("cg with seed 1"), None);
+    fn what_tests_say_is_counted() {
+        let mut counts = Counts::default();
+        for line in [
+            "cg: 40 ranks came back, seeds 1..3",
+            "cg over shm with seed 1: 12 kills sent, 11 ranks came back",
+            "sender-log, groups of a host, seed 2: 30 ranks killed",
+            "jacobi: 9 moves in 2 jobs",
+            "30 moves, 2 central managers, 5 recoveries",
+            "cg with seed 1",
+        ] {
+            counts.add(line);
+        }
+        let found = [counts.back, counts.of_groups, counts.moves];
+        assert_eq!(found, [40, 30, 39]);
+        let line = "test result: ok. 17 passed; 0 failed; 0 ignored";
+        assert_eq!(number_before(line, " passed;"), Some(17));
     }
 }

@@ -1,18 +1,23 @@
 //! `cargo xtask test`: installs what the tests need, says so, and runs all of them as named claims.
 
 use anyhow::{Context as _, Result, bail, ensure};
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 mod binaries;
 mod extra;
+mod lanes;
 mod public_types;
 mod setting;
 mod skipped;
+mod times;
 
-use setting::{Setting, cargo};
+use crate::bounded::{AfterFailure, Spent};
+use setting::{Setting, Shared, cargo};
 use skipped::Skipped;
+use times::Times;
 
 /// Options of `cargo xtask test`.
 #[derive(clap::Args)]
@@ -20,6 +25,9 @@ pub struct Args {
     /// Only the claims whose name contains this text (see --list).
     #[arg(long)]
     only: Option<String>,
+    /// Only the test binaries whose name contains this text, among those of the claims.
+    #[arg(long)]
+    file: Option<String>,
     /// Names the claims and ends.
     #[arg(long)]
     list: bool,
@@ -121,34 +129,10 @@ const CLAIMS: &[Claim] = &[
         run: programs,
     },
     Claim {
-        name: "examples",
-        what: "the programs of examples/ do what they say",
-        minutes: 10,
-        run: |c| client(c, "examples"),
-    },
-    Claim {
-        name: "clients-foreign",
-        what: "programs built for another MPI's standard ABI run",
-        minutes: 20,
-        run: |c| client(c, "foreign"),
-    },
-    Claim {
-        name: "clients-netpipe",
-        what: "NetPIPE runs",
-        minutes: 20,
-        run: |c| client(c, "netpipe"),
-    },
-    Claim {
-        name: "clients-hpcc",
-        what: "HPC Challenge runs and its residuals hold",
-        minutes: 30,
-        run: |c| client(c, "hpcc"),
-    },
-    Claim {
-        name: "clients-mpi4py",
-        what: "mpi4py builds, and its own tests pass",
-        minutes: 60,
-        run: |c| client(c, "mpi4py"),
+        name: "clients",
+        what: "examples/, another MPI's programs, NetPIPE, HPC Challenge and mpi4py's tests run",
+        minutes: 80,
+        run: clients,
     },
 ];
 
@@ -168,36 +152,56 @@ pub fn run(args: Args) -> Result<()> {
         !chosen.is_empty(),
         "no claim's name contains that; see --list"
     );
-    let install = !args.no_install;
-    let skipped = Skipped::new(&crate::workspace::root())?;
-    prepare(&Setting::new(install, 20, &skipped)?)?;
-    let mut results: Vec<(&str, Duration, Result<()>)> = Vec::new();
+    let root = crate::workspace::root();
+    let (skipped, times) = (Skipped::new(&root)?, Times::new(&root)?);
+    let shared = Shared {
+        install: !args.no_install,
+        file: args.file,
+        skipped,
+        times,
+    };
+    prepare(&Setting::new(20, &shared)?)?;
+    let mut results: Vec<(&str, Result<()>)> = Vec::new();
     for claim in chosen {
         println!("\n=== {}: {}", claim.name, claim.what);
-        let start = Instant::now();
-        let result = Setting::new(install, claim.minutes, &skipped).and_then(|c| (claim.run)(&c));
+        let result = measured(claim, &Setting::new(claim.minutes, &shared)?);
         let failed = result.is_err();
         if let Err(e) = &result {
             println!("=== {} FAILED: {e:#}", claim.name);
         }
-        results.push((claim.name, start.elapsed(), result));
+        results.push((claim.name, result));
         if failed && !args.keep_going {
             break;
         }
     }
+    shared.times.show()?;
     // Both are shown, whichever fails.
-    let judged = skipped.judge();
+    let judged = shared.skipped.judge();
     summary(&results)?;
     judged
 }
 
-fn summary(results: &[(&str, Duration, Result<()>)]) -> Result<()> {
+/// Runs a claim, and notes the time that it takes.
+fn measured(claim: &Claim, setting: &Setting) -> Result<()> {
+    let (begun, before) = (Instant::now(), Spent::by_children());
+    let result = (claim.run)(setting);
+    let wall = begun.elapsed();
+    let processor = Spent::by_children().saturating_sub(before);
+    let all = Spent { wall, processor };
+    setting
+        .shared
+        .times
+        .note(claim.name, all, setting.compiled())?;
+    result
+}
+
+fn summary(results: &[(&str, Result<()>)]) -> Result<()> {
     println!();
-    for (name, took, result) in results {
+    for (name, result) in results {
         let word = if result.is_ok() { "ok" } else { "FAILED" };
-        println!("{name:18} {word:6} {:6.1} s", took.as_secs_f64());
+        println!("{name:18} {word}");
     }
-    let failed = results.iter().filter(|r| r.2.is_err()).count();
+    let failed = results.iter().filter(|r| r.1.is_err()).count();
     println!("{} passed, {failed} failed", results.len() - failed);
     if failed > 0 {
         bail!("{failed} claims failed");
@@ -235,7 +239,7 @@ fn prepare(context: &Setting) -> Result<()> {
         return Ok(());
     }
     let names = missing.join(" ");
-    ensure!(context.install, "missing Debian packages: {names}");
+    ensure!(context.shared.install, "missing Debian packages: {names}");
     ensure!(
         nix::unistd::geteuid().is_root(),
         "missing Debian packages, which only root may install: apt-get install {names}"
@@ -271,7 +275,7 @@ fn clippy(c: &Setting) -> Result<()> {
     let restarter = ["--package", "rejoin-restarter", "--features", "program"];
     for what in [&["--workspace", "--all-targets"][..], &restarter] {
         let arguments = [&["clippy"], what, &["--", "-D", "warnings"]].concat();
-        c.run(&mut cargo(c, &arguments))?;
+        c.compile(&mut [cargo(c, &arguments)])?;
     }
     Ok(())
 }
@@ -288,15 +292,16 @@ fn documentation(c: &Setting) -> Result<()> {
         _ => {}
     }
     let mut command = cargo(c, &["doc", "--workspace", "--no-deps"]);
-    c.run(command.env("RUSTDOCFLAGS", flags))?;
+    command.env("RUSTDOCFLAGS", flags);
+    c.compile(&mut [command])?;
     public_types::check(&pages)
 }
 
 fn units(c: &Setting) -> Result<()> {
     let mut binaries = binaries::build(c)?;
-    // `models` runs these, at larger bounds.
-    binaries.retain(|binary| !binary.is_model());
-    binaries::run(c, binaries, &[])?;
+    // `models` runs its own at larger bounds.
+    binaries.retain(|binary| !binary.is_model() && !binary.is_end_to_end(c));
+    binaries::run(c, "units", binaries, &[])?;
     binaries::run_examples(c)
 }
 
@@ -308,21 +313,21 @@ fn models(c: &Setting) -> Result<()> {
     println!("bounds: {bounds} (larger ones: {MODELS}=full cargo xtask test --only models)");
     let mut binaries = binaries::build(c)?;
     binaries.retain(binaries::Binary::is_model);
-    binaries::run(c, binaries, &[(MODELS, bounds.as_ref())])
+    binaries::run(c, "models", binaries, &[(MODELS, bounds.as_ref())])
 }
 
-/// Two installations: the tests' own, with hooks that kill processes and cut links, and the one
-/// that users make, without them. They share no compiled crate. The builds run at the same time,
-/// because the last step of each (optimising whole programs) uses one core for long.
+/// Two installations: that of the end-to-end tests, with hooks that kill processes and cut links,
+/// which the test build has made; and the one that users make, without them.
 fn install(c: &Setting) -> Result<()> {
+    binaries::build(c)?;
     let at = |prefix: &str| {
         let mut command = cargo(c, &["xtask", "install", "--prefix"]);
         command.arg(c.root.join(prefix));
         command
     };
     let mut of_tests = at("target/prefix");
-    of_tests.args(["--profile", "fast", "--fault-injection"]);
-    c.run_all(&mut [of_tests, at("target/installed")])?;
+    of_tests.arg("--built").arg(binaries::built(c)?);
+    c.compile(&mut [of_tests, at("target/installed")])?;
     let installed = c.root.join("target/installed");
     let mut check = cargo(c, &["xtask", "check", "--library"]);
     c.run(check.arg(installed.join("lib/libmpi_abi.so.1")))?;
@@ -340,24 +345,65 @@ fn install(c: &Setting) -> Result<()> {
 
 fn instructions(c: &Setting) -> Result<()> {
     if !crate::count::has_valgrind() {
-        return c.skipped.note("instructions", "valgrind is not installed");
+        return c
+            .shared
+            .skipped
+            .note("instructions", "valgrind is not installed");
     }
     let mut count = cargo(c, &["xtask", "count", "--prefix"]);
     c.run(count.arg(c.root.join("target/installed")))
 }
 
 fn programs(c: &Setting) -> Result<()> {
-    let binaries = binaries::build_programs(c)?;
+    let mut binaries = binaries::build(c)?;
+    binaries.retain(|binary| binary.is_end_to_end(c));
     let prefix = c.root.join("target/prefix");
-    binaries::run_programs(c, &binaries, &[("REJOIN_PREFIX", prefix.as_os_str())])
+    let seed = seed()?;
+    println!("moments of kills and moves: seed {seed} (again: {SEED}={seed})");
+    let seed = OsString::from(seed.to_string());
+    let variables = [
+        ("REJOIN_PREFIX", prefix.as_os_str()),
+        (SEED, &seed),
+        ("REJOIN_SURVIVE_SEED", &seed),
+        ("REJOIN_MOVES_SEED", &seed),
+    ];
+    binaries::run_programs(c, "programs", binaries, &variables)
 }
 
-/// Runs a script of `tests/clients` with the installation that users make.
-fn client(c: &Setting, name: &str) -> Result<()> {
-    let script = c.root.join("tests/clients").join(name).with_extension("sh");
-    c.run(
-        Command::new(script)
+/// The variable with the first seed of end-to-end tests, to repeat a run.
+const SEED: &str = "REJOIN_SEED";
+
+/// That of the variable, or one of this run.
+fn seed() -> Result<u64> {
+    match std::env::var(SEED) {
+        Ok(text) => text.parse().with_context(|| format!("{SEED} is {text:?}")),
+        Err(_) => Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() % 1_000_000_000),
+    }
+}
+
+/// Scripts of `tests/clients`. The first one builds for minutes on one core, so it begins.
+const CLIENTS: [&str; 5] = ["mpi4py", "hpcc", "netpipe", "foreign", "examples"];
+
+/// Runs these scripts with the installation that users make, two at a time.
+fn clients(c: &Setting) -> Result<()> {
+    let mut commands = CLIENTS.map(|name| {
+        let script = c.root.join("tests/clients").join(name).with_extension("sh");
+        let mut command = Command::new(script);
+        command
             .arg(c.root.join("target/installed"))
-            .arg(c.root.join("target/clients")),
-    )
+            .arg(c.root.join("target/clients"));
+        command
+    });
+    let mut noted = Ok(());
+    c.run_some(
+        &mut commands,
+        2,
+        AfterFailure::Continues,
+        |number, spent| {
+            let name = format!("clients/{}", CLIENTS[number]);
+            let note = c.shared.times.note(&name, spent, Spent::default());
+            noted = std::mem::replace(&mut noted, Ok(())).and(note);
+        },
+    )?;
+    noted
 }

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::rc::Rc;
 
-use rejoin_mpi::{Error, ErrorClass, Info, Result};
+use rejoin_mpi::{Error, ErrorClass, Info, MEMORY_KINDS, Result};
 
 use crate::constants::*;
 use crate::state::AbiState;
@@ -128,6 +128,7 @@ fn process() -> Info {
         ("host", host()),
         ("arch", std::env::consts::ARCH.to_owned()),
         ("wdir", directory),
+        (MEMORY_KINDS.0, MEMORY_KINDS.1.to_owned()),
     ])
 }
 

@@ -1,6 +1,7 @@
 //! Why a file is refused.
 
 use crate::bytes::{RecordReader, RecordWriter};
+use crate::image_number::ImageNumber;
 
 /// Length of an encoded error in bytes: that of the answers of a zygote, in whose place it comes.
 pub const ERROR_LENGTH: usize = 16;
@@ -45,9 +46,9 @@ pub enum ImageError {
     /// It belongs to another rank.
     #[error("the process image belongs to rank {0}")]
     OtherRank(u32),
-    /// It belongs to another checkpoint.
-    #[error("the process image belongs to checkpoint {0}")]
-    OtherEpoch(u32),
+    /// It is another image of the rank.
+    #[error("the process image is that of {0}")]
+    OtherImage(ImageNumber),
     /// The processor lacks a feature that the process may use; the number tells the register.
     #[error("this machine's processor lacks features that the process may use (register {0})")]
     WeakerProcessor(u32),
@@ -103,7 +104,9 @@ impl ImageError {
             Self::MemoryDamaged(address) => (7, address),
             Self::OtherJob(job) => (8, job),
             Self::OtherRank(rank) => (9, rank.into()),
-            Self::OtherEpoch(epoch) => (10, epoch.into()),
+            Self::OtherImage(number) => {
+                (10, u64::from(number.epoch) << 32 | u64::from(number.step))
+            }
             Self::WeakerProcessor(word) => (11, word.into()),
             Self::OtherKernel => (12, 0),
             Self::FileChanged(region) => (13, region.into()),
@@ -139,7 +142,7 @@ impl ImageError {
             7 => Self::MemoryDamaged(value),
             8 => Self::OtherJob(value),
             9 => Self::OtherRank(word),
-            10 => Self::OtherEpoch(word),
+            10 => Self::OtherImage(ImageNumber::from(((value >> 32) as u32, word))),
             11 => Self::WeakerProcessor(word),
             12 => Self::OtherKernel,
             13 => Self::FileChanged(word),

@@ -4,6 +4,7 @@ use core::cmp::Ordering;
 
 use crate::bytes::{RecordReader, RecordWriter};
 use crate::error::ImageError;
+use crate::image_number::ImageNumber;
 use crate::processor::ProcessorFeatures;
 use crate::records::TableCounts;
 use crate::{HEADER_LENGTH, PAGE, PAGE_HASH_LENGTH, TABLE_LIMIT, VERSION, checksum};
@@ -12,15 +13,15 @@ const MAGIC: [u8; 8] = *b"RJIMAGE\0";
 /// Where the header's own checksum is.
 const SUM: core::ops::Range<usize> = 12..20;
 
-/// Of which process, at which checkpoint.
+/// Of which process, and which image of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageIdentity {
     /// The job.
     pub job: u64,
     /// Rollbacks of the job before.
     pub generation: u32,
-    /// The checkpoint.
-    pub epoch: u32,
+    /// The image.
+    pub number: ImageNumber,
     /// The rank.
     pub rank: u32,
     /// Incarnation of the rank that was saved.
@@ -31,7 +32,7 @@ pub struct ImageIdentity {
 
 impl ImageIdentity {
     /// Length of the encoded identity in bytes.
-    pub const LENGTH: usize = 28;
+    pub const LENGTH: usize = 32;
 
     /// For messages.
     #[must_use]
@@ -51,7 +52,8 @@ impl ImageIdentity {
         fields.long(self.job);
         for word in [
             self.generation,
-            self.epoch,
+            self.number.epoch,
+            self.number.step,
             self.rank,
             self.incarnation,
             self.size,
@@ -64,28 +66,31 @@ impl ImageIdentity {
         Self {
             job: fields.long(),
             generation: fields.word(),
-            epoch: fields.word(),
+            number: ImageNumber {
+                epoch: fields.word(),
+                step: fields.word(),
+            },
             rank: fields.word(),
             incarnation: fields.word(),
             size: fields.word(),
         }
     }
 
-    /// Checks that this is the image of a rank at a checkpoint.
+    /// Checks that this is the image of a rank with this number.
     ///
     /// # Errors
-    /// [`ImageError::OtherJob`], [`ImageError::OtherRank`], [`ImageError::OtherEpoch`].
-    pub fn check(&self, job: u64, rank: u32, epoch: u32) -> Result<(), ImageError> {
+    /// [`ImageError::OtherJob`], [`ImageError::OtherRank`], [`ImageError::OtherImage`].
+    pub fn check(&self, job: u64, rank: u32, number: ImageNumber) -> Result<(), ImageError> {
         if self.job != job {
             return Err(ImageError::OtherJob(self.job));
         }
         if self.rank != rank {
             return Err(ImageError::OtherRank(self.rank));
         }
-        match self.epoch == epoch {
-            true => Ok(()),
-            false => Err(ImageError::OtherEpoch(self.epoch)),
+        if self.number != number {
+            return Err(ImageError::OtherImage(self.number));
         }
+        Ok(())
     }
 }
 

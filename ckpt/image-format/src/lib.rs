@@ -23,6 +23,7 @@ mod compressed_block;
 mod error;
 mod extent_reader;
 mod header;
+mod image_number;
 mod load_order;
 mod page_hash;
 mod processor;
@@ -33,12 +34,13 @@ pub use compressed_block::{CompressedBlock, compression_room};
 pub use error::{ERROR_LENGTH, ImageError};
 pub use extent_reader::{ExtentReader, READER_BUFFER};
 pub use header::{HashesPlace, ImageHeader, ImageIdentity, MemoryLayout, TablePlace};
+pub use image_number::ImageNumber;
 pub use load_order::{LOAD_ORDER_LENGTH, LOAD_PATH, LOADED, LoadOrder};
 pub use page_hash::{PAGE_HASH_LENGTH, PageHash, checksum_of_pages};
 pub use processor::{ProcessorFeatures, WORDS};
 pub use records::{
-    BASE_LENGTH, EXTENT_LENGTH, REGION_LENGTH, RegionKind, SavedBase, SavedExtent, SavedRegion,
-    SavedThread, THREAD_LENGTH, TableCounts,
+    BASE_LENGTH, EXTENT_LENGTH, REGION_LENGTH, RegionAdvice, RegionKind, SavedBase, SavedExtent,
+    SavedRegion, SavedThread, THREAD_LENGTH, TableCounts,
 };
 pub use saved_table::SavedTable;
 
@@ -47,15 +49,17 @@ pub const PAGE: u64 = 4096;
 /// Length of the header in bytes.
 pub const HEADER_LENGTH: usize = 4096;
 /// The format's version. A reader refuses a newer one.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Most bytes of a table.
 pub const TABLE_LIMIT: u64 = 256 << 20;
 /// Most pages of an extent: 1 MiB.
 pub const EXTENT_PAGES: u32 = 256;
 /// Most files that an image refers to.
 pub const MOST_BASES: u32 = 64;
-/// The addresses that belong to the restarter. No image has memory there.
-pub const RESTARTER: Range<u64> = 0x6000_0000_0000..0x6100_0000_0000;
+/// The addresses that belong to the restarter. No image has memory there. The system places
+/// nothing there by itself, nor do AddressSanitizer, ThreadSanitizer and LeakSanitizer.
+/// MemorySanitizer takes all addresses.
+pub const RESTARTER: Range<u64> = 0x4800_0000_0000..0x4900_0000_0000;
 /// The address after the last that a process may have.
 pub const USER_END: u64 = 0x7fff_ffff_f000;
 /// Set in the result of a saved frame that the restarter resumes; the low half is the number of the

@@ -1,6 +1,7 @@
 //! Orders to a restarter that loads the images of a rank ahead of its process.
 
 use crate::bytes::{RecordReader, RecordWriter};
+use crate::image_number::ImageNumber;
 
 /// Length of a [`LoadOrder`] in bytes.
 pub const LOAD_ORDER_LENGTH: usize = 16 + LOAD_PATH;
@@ -17,8 +18,8 @@ const LAST: u32 = 1;
 /// The next image that a restarter is to load. It refers to the image that is loaded.
 #[derive(Clone, Copy)]
 pub struct LoadOrder {
-    /// The checkpoint or move that it belongs to.
-    pub epoch: u32,
+    /// What it is called.
+    pub number: ImageNumber,
     /// The process continues from it.
     pub is_last: bool,
     /// Its path, with a zero byte at its end.
@@ -28,7 +29,7 @@ pub struct LoadOrder {
 impl LoadOrder {
     /// An order for the image at a path. `None` if the path is too long, or no path.
     #[must_use]
-    pub fn new(path: &[u8], epoch: u32, is_last: bool) -> Option<Self> {
+    pub fn new(path: &[u8], number: ImageNumber, is_last: bool) -> Option<Self> {
         let mut room = [0; LOAD_PATH];
         let is_path = !path.is_empty() && !path.contains(&0);
         room[..LOAD_PATH - 1]
@@ -36,7 +37,7 @@ impl LoadOrder {
             .filter(|_| is_path)?
             .copy_from_slice(path);
         Some(Self {
-            epoch,
+            number,
             is_last,
             path: room,
         })
@@ -48,9 +49,9 @@ impl LoadOrder {
         let mut bytes = [0; LOAD_ORDER_LENGTH];
         let mut fields = RecordWriter::new(&mut bytes);
         fields.word(MAGIC);
-        fields.word(self.epoch);
+        fields.word(self.number.epoch);
         fields.word(if self.is_last { LAST } else { 0 });
-        fields.word(0);
+        fields.word(self.number.step);
         fields.put(&self.path);
         bytes
     }
@@ -59,12 +60,12 @@ impl LoadOrder {
     #[must_use]
     pub fn decode(bytes: &[u8; LOAD_ORDER_LENGTH]) -> Option<Self> {
         let mut fields = RecordReader::new(bytes);
-        let [magic, epoch, flags, zero] = core::array::from_fn(|_| fields.word());
+        let [magic, epoch, flags, step] = core::array::from_fn(|_| fields.word());
         let path = fields.take::<LOAD_PATH>();
-        let is_order = magic == MAGIC && flags & !LAST == 0 && zero == 0;
+        let is_order = magic == MAGIC && flags & !LAST == 0;
         let is_path = path[0] != 0 && path[LOAD_PATH - 1] == 0;
         (is_order && is_path).then_some(Self {
-            epoch,
+            number: ImageNumber { epoch, step },
             is_last: flags & LAST != 0,
             path,
         })
@@ -79,17 +80,22 @@ mod tests {
     #[test]
     fn orders_pass_a_message_unchanged_and_others_are_refused() {
         for is_last in [false, true] {
-            let order = LoadOrder::new(b"/tmp/rank-3.epoch-9.image", 9, is_last).expect("an order");
+            let number = ImageNumber::from((9, 2));
+            let order = LoadOrder::new(b"/tmp/rank-3.epoch-9.move-2", number, is_last);
+            let order = order.expect("an order");
             let same = LoadOrder::decode(&order.encode()).expect("the order");
             assert_eq!(
-                (same.epoch, same.is_last, same.path),
-                (9, is_last, order.path)
+                (same.number, same.is_last, same.path),
+                (number, is_last, order.path)
             );
         }
-        assert!(LoadOrder::new(b"", 1, false).is_none());
-        assert!(LoadOrder::new(b"/a\0b", 1, false).is_none());
-        assert!(LoadOrder::new(&[b'a'; LOAD_PATH], 1, false).is_none());
-        let mut forged = LoadOrder::new(b"/a", 1, false).expect("an order").encode();
+        let first = ImageNumber::of_checkpoint(1);
+        assert!(LoadOrder::new(b"", first, false).is_none());
+        assert!(LoadOrder::new(b"/a\0b", first, false).is_none());
+        assert!(LoadOrder::new(&[b'a'; LOAD_PATH], first, false).is_none());
+        let mut forged = LoadOrder::new(b"/a", first, false)
+            .expect("an order")
+            .encode();
         forged[8] = 6;
         assert!(LoadOrder::decode(&forged).is_none());
         assert!(LoadOrder::decode(&[0; LOAD_ORDER_LENGTH]).is_none());

@@ -81,6 +81,8 @@ impl SavedThread {
 pub enum RegionKind {
     /// Memory without a file.
     Memory,
+    /// The same, whose pages the kernel may drop at any time. None are saved.
+    Droppable,
     /// A stack, which grows downwards.
     Stack,
     /// A private mapping of a file.
@@ -107,14 +109,40 @@ impl RegionKind {
     }
 }
 
-const KINDS: [RegionKind; 6] = [
+const KINDS: [RegionKind; 7] = [
     RegionKind::Memory,
+    RegionKind::Droppable,
     RegionKind::Stack,
     RegionKind::PrivateFile,
     RegionKind::SharedFile,
     RegionKind::Reserved,
     RegionKind::Kernel,
 ];
+
+/// Advice about the memory of a region, and the kernel's flag for it (`VmFlags` in `smaps`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegionAdvice {
+    /// Two letters.
+    pub flag: &'static [u8],
+    /// The number for `madvise`.
+    pub number: u64,
+}
+
+impl RegionAdvice {
+    /// Every advice; a region has the bits of its own, in this order.
+    pub const ALL: [Self; 6] = [
+        Self::new(b"hg", 14),
+        Self::new(b"nh", 15),
+        Self::new(b"dd", 16),
+        Self::new(b"sr", 2),
+        Self::new(b"rr", 1),
+        Self::new(b"mg", 12),
+    ];
+
+    const fn new(flag: &'static [u8], number: u64) -> Self {
+        Self { flag, number }
+    }
+}
 
 /// A mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +155,8 @@ pub struct SavedRegion {
     pub kind: RegionKind,
     /// Access: 1 read, 2 write, 4 execute.
     pub access: u8,
+    /// Bits of [`RegionAdvice::ALL`], from the lowest on.
+    pub advice: u8,
     /// Position in the file, in bytes.
     pub offset: u64,
     /// Length of the file in bytes.
@@ -159,14 +189,15 @@ impl SavedRegion {
             fields.long(value);
         }
         let kind = KINDS.iter().position(|kind| *kind == self.kind);
-        fields.word(kind.unwrap_or_default() as u32 | u32::from(self.access) << 8);
+        let [access, advice] = [self.access, self.advice].map(u32::from);
+        fields.word(kind.unwrap_or_default() as u32 | access << 8 | advice << 16);
         for value in [self.name, self.name_length, self.first_extent, self.extents] {
             fields.word(value);
         }
         bytes
     }
 
-    /// `None` for an unknown kind or access.
+    /// `None` for an unknown kind, access or advice.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = RecordReader::new(bytes);
         let [start, end, offset, file_length, changed] = core::array::from_fn(|_| fields.long());
@@ -178,7 +209,10 @@ impl SavedRegion {
             file_length,
             changed,
             kind: *KINDS.get((flags & 0xff) as usize)?,
-            access: u8::try_from(flags >> 8).ok().filter(|access| *access < 8)?,
+            access: Some((flags >> 8) as u8).filter(|access| *access < 8)?,
+            advice: u8::try_from(flags >> 16)
+                .ok()
+                .filter(|advice| advice >> RegionAdvice::ALL.len() == 0)?,
             name: fields.word(),
             name_length: fields.word(),
             first_extent: fields.word(),

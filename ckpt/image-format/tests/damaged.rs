@@ -4,15 +4,15 @@
 use proptest::prelude::*;
 use rejoin_image_format::{
     CompressedBlock, ExtentReader, HEADER_LENGTH, HashesPlace, ImageError, ImageHeader,
-    ImageIdentity, MemoryLayout, PAGE, ProcessorFeatures, READER_BUFFER, RESTARTER, RegionKind,
-    SavedBase, SavedExtent, SavedRegion, SavedTable, SavedThread, TableCounts, TablePlace, WORDS,
-    checksum, checksum_of_pages, compression_room,
+    ImageIdentity, ImageNumber, MemoryLayout, PAGE, ProcessorFeatures, READER_BUFFER, RESTARTER,
+    RegionKind, SavedBase, SavedExtent, SavedRegion, SavedTable, SavedThread, TableCounts,
+    TablePlace, WORDS, checksum, checksum_of_pages, compression_room,
 };
 
 const IDENTITY: ImageIdentity = ImageIdentity {
     job: 77,
     generation: 2,
-    epoch: 5,
+    number: ImageNumber::of_checkpoint(5),
     rank: 1,
     incarnation: 3,
     size: 4,
@@ -35,6 +35,7 @@ fn region(start: u64, pages: u64, kind: RegionKind, access: u8) -> SavedRegion {
         end: start + pages * PAGE,
         kind,
         access,
+        advice: 0,
         offset: 0,
         file_length: 0,
         changed: 0,
@@ -183,7 +184,8 @@ impl Sample {
 fn check(file: &[u8]) -> Result<(), ImageError> {
     let page = file.first_chunk().ok_or(ImageError::NotAnImage)?;
     let header = ImageHeader::decode(page, file.len() as u64)?;
-    header.identity.check(77, 1, 5)?;
+    let number = ImageNumber::of_checkpoint(5);
+    header.identity.check(77, 1, number)?;
     let from = header.table.position as usize;
     let table = SavedTable::new(&header, &file[from..from + header.table.length as usize])?;
     let [mut stored, mut pages] = [(); 2].map(|()| vec![0; READER_BUFFER]);
@@ -240,10 +242,10 @@ fn an_image_of_another_process_is_refused() {
     };
     assert_eq!(of(rank), Err(ImageError::OtherRank(2)));
     let epoch = ImageIdentity {
-        epoch: 4,
+        number: ImageNumber { epoch: 5, step: 1 },
         ..IDENTITY
     };
-    assert_eq!(of(epoch), Err(ImageError::OtherEpoch(4)));
+    assert_eq!(of(epoch), Err(ImageError::OtherImage(epoch.number)));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! An image that is being loaded: its checked header and table, and its files.
 
 use rejoin_image_format::{
-    HEADER_LENGTH, ImageError, ImageHeader, RESTARTER, SavedTable, SavedThread,
+    HEADER_LENGTH, ImageError, ImageHeader, ImageNumber, RESTARTER, SavedTable, SavedThread,
 };
 
 use crate::image_files::ImageFiles;
@@ -29,11 +29,11 @@ pub struct LoadedImage {
 }
 
 impl LoadedImage {
-    /// Opens and checks the image of this epoch. `place`, 0 or 1, tells where its table goes.
+    /// Opens and checks the image of this number. `place`, 0 or 1, tells where its table goes.
     pub fn open(
         path: &[u8; PATH],
         arguments: &RestartArguments,
-        epoch: u32,
+        number: ImageNumber,
         place: u64,
     ) -> Result<Self, ImageError> {
         let file = calls::open(path).map_err(RestartStep::OpenImage.because())?;
@@ -46,7 +46,7 @@ impl LoadedImage {
         let header = ImageHeader::decode(&page, length)?;
         header
             .identity
-            .check(arguments.job, arguments.rank, epoch)?;
+            .check(arguments.job, arguments.rank, number)?;
         header.processor.check(&cpu::features())?;
 
         let memory = (TABLES_AT + place * TABLE_ROOM, header.table.length);

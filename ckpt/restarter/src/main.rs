@@ -1,4 +1,5 @@
-//! Makes a process of a process image: `rejoin-restarter IMAGE SOCKET JOB RANK EPOCH [wait]`.
+//! Makes a process of a process image: `rejoin-restarter IMAGE SOCKET JOB RANK EPOCH STEP
+//! [wait]`.
 //!
 //! The program replaces itself by the process. So it uses no C library, lies at addresses that
 //! images leave out, and keeps its own state on a stack there. It checks the file before it
@@ -55,7 +56,7 @@ unsafe extern "C" fn restarter_main(stack: *const u64) -> ! {
 
 /// Returns only if it fails.
 fn restart(arguments: &RestartArguments) -> Result<(), ImageError> {
-    let mut image = LoadedImage::open(&arguments.path, arguments, arguments.epoch, 0)?;
+    let mut image = LoadedImage::open(&arguments.path, arguments, arguments.number, 0)?;
     own_mappings::replace(&image.table)?;
     let speed = match arguments.waits {
         true => FillSpeed::Calm,
@@ -80,7 +81,7 @@ fn follow(arguments: &RestartArguments, first: LoadedImage) -> Result<LoadedImag
         calls::receive(arguments.socket, &mut bytes).map_err(RestartStep::ReadImage.because())?;
         let order = LoadOrder::decode(&bytes).ok_or(ImageError::Usage)?;
         // Its table lies where that of the image before the present one was.
-        let next = LoadedImage::open(&order.path, arguments, order.epoch, number % 2)?;
+        let next = LoadedImage::open(&order.path, arguments, order.number, number % 2)?;
         // The rank waits for the last one.
         let speed = match order.is_last {
             true => FillSpeed::Fast,

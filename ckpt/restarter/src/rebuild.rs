@@ -1,6 +1,8 @@
 //! Makes the process's memory.
 
-use rejoin_image_format::{ImageError, MemoryLayout, RegionKind, SavedRegion, SavedTable};
+use rejoin_image_format::{
+    ImageError, MemoryLayout, RegionAdvice, RegionKind, SavedRegion, SavedTable,
+};
 
 use crate::fill::{self, FillSpeed};
 use crate::image_files::ImageFiles;
@@ -10,6 +12,7 @@ const READ_WRITE: u64 = 3;
 
 const SHARED: u64 = 1;
 const PRIVATE: u64 = 2;
+const DROPPABLE: u64 = 8;
 const ANONYMOUS: u64 = 0x20;
 const GROWS_DOWN: u64 = 0x100;
 const NO_RESERVE: u64 = 0x4000;
@@ -105,6 +108,7 @@ fn map(region: &SavedRegion, file: Option<i32>) -> Result<(), ImageError> {
         RegionKind::PrivateFile => PRIVATE,
         RegionKind::SharedFile => SHARED,
         RegionKind::Stack => PRIVATE | ANONYMOUS | GROWS_DOWN,
+        RegionKind::Droppable => DROPPABLE | ANONYMOUS,
         _ => PRIVATE | ANONYMOUS | NO_RESERVE,
     };
     let range = (region.start, region.length());
@@ -112,7 +116,13 @@ fn map(region: &SavedRegion, file: Option<i32>) -> Result<(), ImageError> {
     let access = access_for_now(region);
     // SAFETY: the flag leaves other mappings alone.
     unsafe { calls::map(range, access, flags | FIXED_NO_REPLACE, from) }
-        .map_err(RestartStep::MapMemory.because())
+        .map_err(RestartStep::MapMemory.because())?;
+    for (bit, advice) in RegionAdvice::ALL.iter().enumerate() {
+        if region.advice & 1 << bit != 0 {
+            calls::advise(range, advice.number);
+        }
+    }
+    Ok(())
 }
 
 /// Tells the kernel where the process has its parts. Without it the heap begins elsewhere and `ps`

@@ -1,6 +1,6 @@
 //! The program's arguments.
 
-use rejoin_image_format::LOAD_PATH;
+use rejoin_image_format::{ImageNumber, LOAD_PATH};
 
 /// Longest path of an image in bytes, with a zero byte at its end.
 pub const PATH: usize = LOAD_PATH;
@@ -15,8 +15,8 @@ pub struct RestartArguments {
     pub job: u64,
     /// The rank whose image it must be.
     pub rank: u32,
-    /// The checkpoint whose image it must be.
-    pub epoch: u32,
+    /// The image that it must be.
+    pub number: ImageNumber,
     /// The process does not continue from this image: orders for later ones follow.
     pub waits: bool,
 }
@@ -41,8 +41,11 @@ impl RestartArguments {
             socket: i32::try_from(number(2)?).ok()?,
             job: number(3)?,
             rank: u32::try_from(number(4)?).ok()?,
-            epoch: u32::try_from(number(5)?).ok()?,
-            waits: argument(6).is_some(),
+            number: ImageNumber {
+                epoch: u32::try_from(number(5)?).ok()?,
+                step: u32::try_from(number(6)?).ok()?,
+            },
+            waits: argument(7).is_some(),
         })
     }
 }

@@ -205,8 +205,13 @@ pub unsafe fn protect(start: u64, length: u64, access: u64) -> Result<(), Errno>
 
 /// Gives memory to a range that is about to be written; an advice only.
 pub fn populate(start: u64, length: u64) {
+    advise((start, length), ADVICE_POPULATE_WRITE);
+}
+
+/// Gives an advice that changes no contents, which the system may ignore.
+pub fn advise((start, length): (u64, u64), advice: u64) {
     // SAFETY: contents do not change.
-    let _ = unsafe { call(MADVISE, [start, length, ADVICE_POPULATE_WRITE, 0, 0, 0]) };
+    let _ = unsafe { call(MADVISE, [start, length, advice, 0, 0, 0]) };
 }
 
 /// Drops the contents of a private range: it reads as zeros, or as its file, from now on.

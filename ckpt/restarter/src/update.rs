@@ -16,7 +16,7 @@ fn serves(
     (before, old): (&SavedTable<'_>, &SavedRegion),
     (next, new): (&SavedTable<'_>, &SavedRegion),
 ) -> bool {
-    let place = |r: &SavedRegion| (r.start, r.kind, r.access, r.offset);
+    let place = |r: &SavedRegion| (r.start, r.kind, r.access, r.advice, r.offset);
     let file = |r: &SavedRegion| (r.file_length, r.changed);
     let has_grown = old.kind == RegionKind::Memory && old.end < new.end;
     place(old) == place(new)

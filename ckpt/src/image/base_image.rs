@@ -65,7 +65,7 @@ impl BaseImage {
         let length = sys::status(file).ok()?.st_size as u64;
         let header = ImageHeader::decode(&page, length).ok()?;
         let of = &header.identity;
-        if (of.job, of.rank) != (identity.job, identity.rank) || of.epoch >= identity.epoch {
+        if (of.job, of.rank) != (identity.job, identity.rank) || of.number >= identity.number {
             return None;
         }
         let mut bytes = ScratchList::new(header.table.length as usize).ok()?;

@@ -7,8 +7,8 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rejoin_image_format::{
-    ExtentReader, HEADER_LENGTH, ImageError, ImageHeader, ImageIdentity, PAGE, READER_BUFFER,
-    SavedExtent, SavedRegion, SavedTable, checksum,
+    ExtentReader, HEADER_LENGTH, ImageError, ImageHeader, ImageIdentity, ImageNumber, PAGE,
+    READER_BUFFER, SavedExtent, SavedRegion, SavedTable, checksum,
 };
 
 /// Nanoseconds of a second.
@@ -73,9 +73,14 @@ pub fn bases(path: &Path) -> Result<Vec<PathBuf>, BadImage> {
 ///
 /// # Errors
 /// Why it is not the whole image of this rank of this job at this checkpoint.
-pub fn check(path: &Path, job: u64, rank: u32, epoch: u32) -> Result<Vec<PathBuf>, BadImage> {
+pub fn check(
+    path: &Path,
+    job: u64,
+    rank: u32,
+    number: ImageNumber,
+) -> Result<Vec<PathBuf>, BadImage> {
     let image = OpenImage::open(path)?;
-    image.header.identity.check(job, rank, epoch)?;
+    image.header.identity.check(job, rank, number)?;
     let bytes = image.table_bytes()?;
     let table = SavedTable::new(&image.header, &bytes)?;
     let threads = table.threads().count();
@@ -237,7 +242,7 @@ mod tests {
         ImageIdentity {
             job: 77,
             generation: 0,
-            epoch,
+            number: ImageNumber::of_checkpoint(epoch),
             rank: 3,
             incarnation: 0,
             size: 4,
@@ -265,6 +270,7 @@ mod tests {
             end: MEMORY + 4 * PAGE,
             kind: RegionKind::Memory,
             access: 7,
+            advice: 0,
             offset: 0,
             file_length: 0,
             changed: 0,
@@ -348,8 +354,13 @@ mod tests {
         let put = |path: &Path, bytes: &[u8]| std::fs::write(path, bytes).expect("a file");
         put(&before, &first);
         put(&later, &second);
-        assert!(check(&before, 77, 3, 1).expect("whole").is_empty());
-        assert!(check(&later, 77, 3, 2).expect("whole").is_empty());
+        assert!(
+            check(&before, 77, 3, ImageNumber::of_checkpoint(1))
+                .expect("whole")
+                .is_empty()
+        );
+        let check_later = || check(&later, 77, 3, ImageNumber::of_checkpoint(2));
+        assert!(check_later().expect("whole").is_empty());
         assert_eq!(
             bases(&later).expect("its table"),
             std::slice::from_ref(&before)
@@ -358,7 +369,7 @@ mod tests {
         assert_eq!((summary.memory, summary.bases), (2 * PAGE, 1));
         assert_eq!((summary.identity, summary.build.len()), (identity(2), 64));
         assert!(matches!(
-            check(&later, 77, 2, 2),
+            check(&later, 77, 2, ImageNumber::of_checkpoint(2)),
             Err(BadImage::Refused(ImageError::OtherRank(3)))
         ));
         // In the header, in a page, in the hashes, in the table.
@@ -367,26 +378,26 @@ mod tests {
             let mut altered = second.clone();
             altered[at] ^= 1;
             put(&later, &altered);
-            assert!(check(&later, 77, 3, 2).is_err(), "byte {at}");
+            assert!(check_later().is_err(), "byte {at}");
         }
         put(&later, &second);
         let mut altered = first.clone();
         altered[2 * page + 9] ^= 1;
         put(&before, &altered);
-        let damaged = check(&later, 77, 3, 2).expect_err("damaged").to_string();
+        let damaged = check_later().expect_err("damaged").to_string();
         assert!(
             damaged.starts_with("it builds on rank-3.epoch-1.image, where "),
             "{damaged}"
         );
         std::fs::remove_file(&before).expect("removed");
-        let gone = check(&later, 77, 3, 2);
+        let gone = check_later();
         assert!(matches!(
             gone,
             Err(BadImage::Refused(ImageError::BaseChanged(1)))
         ));
         for length in [0, 100, page, second.len() - 1] {
             put(&later, &second[..length]);
-            assert!(check(&later, 77, 3, 2).is_err(), "{length} bytes");
+            assert!(check_later().is_err(), "{length} bytes");
         }
         std::fs::remove_dir_all(&folder).expect("removed");
     }

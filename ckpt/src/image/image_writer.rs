@@ -13,7 +13,7 @@ use rejoin_image_format::{
 
 use super::base_image::{BaseImage, PagePlace};
 use super::page_hashes::PageHashes;
-use super::page_output::PageOutput;
+use super::page_output::{self, PageOutput};
 use super::pagemap::Pagemap;
 use super::region_list::{RegionList, SavedPages};
 use super::save_error::SaveError;
@@ -264,9 +264,7 @@ impl ImageWriter<'_> {
         let room = room.get_mut(..length).ok_or(SaveError::TooMany)?;
         match is_readable {
             // SAFETY: the pages are present and may be read, but may change with the next call.
-            true => unsafe {
-                std::ptr::copy_nonoverlapping(start as *const u8, room.as_mut_ptr(), length);
-            },
+            true => unsafe { page_output::copy(start as *const u8, room) },
             false => read_memory(self.memory, room, start)?,
         }
         hashes.add_now(room)?;

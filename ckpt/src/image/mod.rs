@@ -11,6 +11,7 @@ mod image_writer;
 mod page_hashes;
 mod page_output;
 mod pagemap;
+mod privileges;
 mod process_state;
 mod processor_here;
 mod region_list;

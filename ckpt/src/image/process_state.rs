@@ -4,6 +4,7 @@
 use std::ffi::CString;
 use std::os::fd::RawFd;
 
+use super::privileges::{self, Privileges};
 use super::save_error::SaveError;
 use super::saved_process::SavedProcess;
 use crate::manifest::{self, Descriptor};
@@ -36,7 +37,20 @@ pub(super) struct ProcessState {
     directory: CString,
     devices: Vec<OpenDevice>,
     thread_pointer: u64,
+    personality: i64,
+    has_no_huge_pages: bool,
+    /// Parts of the processor's state that need a permission (AMX).
+    components: u64,
+    privileges: Privileges,
+    is_dumpable: bool,
 }
+
+/// `arch_prctl`: the permitted parts of the processor's state.
+const ARCH_GET_XCOMP_PERM: i32 = 0x1022;
+/// `arch_prctl`: asks for a permission.
+const ARCH_REQ_XCOMP_PERM: i32 = 0x1023;
+/// The tiles of AMX, the only part that needs a permission.
+const AMX_TILES: i32 = 18;
 
 impl ProcessState {
     /// Reads it in a zygote.
@@ -48,6 +62,9 @@ impl ProcessState {
         let system = |errno| SaveError::System { errno };
         let all = manifest::descriptors(program.block).map_err(system)?;
         let devices = devices(&all, program)?;
+        if privileges::is_confined(program.manager) {
+            return Err(SaveError::Confined);
+        }
         // SAFETY: these are plain data for which all zeros is a value; the calls fill them in.
         unsafe {
             let mut state = Self {
@@ -59,7 +76,14 @@ impl ProcessState {
                 directory: directory()?,
                 devices,
                 thread_pointer,
+                personality: libc::syscall(libc::SYS_personality, 0xffff_ffffu32),
+                has_no_huge_pages: libc::prctl(libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1,
+                components: 0,
+                privileges: Privileges::read(),
+                is_dumpable: libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0) == 1,
             };
+            let components = &raw mut state.components;
+            libc::syscall(libc::SYS_arch_prctl, ARCH_GET_XCOMP_PERM, components);
             libc::umask(state.umask);
             libc::sigaltstack(std::ptr::null(), &raw mut state.alternate_stack);
             for (kind, limit) in (0..).zip(&mut state.limits) {
@@ -112,7 +136,27 @@ impl ProcessState {
                     errno: sys::errno(),
                 });
             }
+            libc::syscall(libc::SYS_personality, self.personality);
+            libc::prctl(
+                libc::PR_SET_THP_DISABLE,
+                self.has_no_huge_pages as u64,
+                0,
+                0,
+                0,
+            );
+            if self.components & 1 << AMX_TILES != 0 {
+                libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, AMX_TILES);
+            }
         }
+        Ok(())
+    }
+
+    /// The last step: what may forbid the others.
+    pub fn restrict(&self) -> Result<(), SaveError> {
+        self.privileges.restore()?;
+        // Another user makes a process one that is not dumped.
+        // SAFETY: touches no memory.
+        unsafe { libc::prctl(libc::PR_SET_DUMPABLE, self.is_dumpable as u64, 0, 0, 0) };
         Ok(())
     }
 
@@ -141,11 +185,15 @@ fn devices(all: &[Descriptor], program: &SavedProcess<'_>) -> Result<Vec<OpenDev
             continue;
         }
         match one.mode & libc::S_IFMT {
+            libc::S_IFREG if manifest::is_message_queue(one.fd) => {
+                return Err(SaveError::Descriptor(one.fd));
+            }
             // The manifest opens them.
             libc::S_IFREG | libc::S_IFDIR => {}
             libc::S_IFCHR if matches!(libc::major(one.special), 1 | 4 | 5 | 136..=143) => {
                 devices.push(OpenDevice::read(one.fd).ok_or(SaveError::Descriptor(one.fd))?);
             }
+            _ if program.manifest.can_break(one.fd) => {}
             // A restored process gets its standard input from the manager.
             _ if one.fd == 0 => {}
             _ => return Err(SaveError::Descriptor(one.fd)),

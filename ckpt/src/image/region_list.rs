@@ -1,6 +1,6 @@
 //! The mappings of this process, as an image holds them.
 
-use rejoin_image_format::{RESTARTER, RegionKind, SavedRegion};
+use rejoin_image_format::{RESTARTER, RegionAdvice, RegionKind, SavedRegion};
 use std::ops::Range;
 
 use super::save_error::SaveError;
@@ -11,7 +11,7 @@ use crate::{anonymous, proc, rank_log_memory, sys, watch};
 const MOST_REGIONS: usize = 1 << 16;
 /// Most bytes of all names, and of the kernel's list.
 const NAMES: usize = 4 << 20;
-const TEXT: usize = 16 << 20;
+const TEXT: usize = 96 << 20;
 
 /// Which pages of a region are saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,19 +67,23 @@ impl RegionList {
     ) -> Result<(), SaveError> {
         read_maps(&mut self.text)?;
         let page = watch::shared_page();
-        for line in proc::lines(&self.text) {
-            let mapping = proc::mapping(line).ok_or(SaveError::System { errno: libc::EIO })?;
+        for one in proc::flagged(&self.text) {
+            let mapping = one.mapping;
             let left_out = left_out.iter().any(|range| range.contains(&mapping.start));
             if left_out || mapping.name == b"[vsyscall]" {
                 continue;
             }
             if mapping.start < RESTARTER.end && RESTARTER.start < mapping.end {
-                return Err(SaveError::Mapping(mapping.start));
+                return Err(SaveError::Occupied(mapping.start));
             }
             let own = page
                 .as_ref()
                 .is_some_and(|r| r.contains(&(mapping.start as usize)));
-            let mut listed = classify(&mapping, own)?;
+            // The system call that would give it back is not made.
+            if one.key != 0 {
+                return Err(SaveError::Mapping(mapping.start));
+            }
+            let mut listed = with_flags(classify(&mapping, own)?, &one);
             if rank_log_memory::is_its_name(mapping.name) {
                 push_log(&mut self.regions, &listed, log_bodies)?;
                 continue;
@@ -93,6 +97,21 @@ impl RegionList {
         }
         Ok(())
     }
+}
+
+/// The same region as the kernel's flags have it.
+fn with_flags(mut listed: ListedRegion, one: &proc::FlaggedMapping<'_>) -> ListedRegion {
+    let saved = &mut listed.saved;
+    let advice = RegionAdvice::ALL.iter().enumerate();
+    saved.advice = advice.fold(0, |bits, (at, advice)| {
+        bits | u8::from(one.has(advice.flag)) << at
+    });
+    if saved.kind == RegionKind::Memory && one.has(b"dp") {
+        (saved.kind, listed.pages) = (RegionKind::Droppable, SavedPages::None);
+    } else if saved.kind == RegionKind::Memory && one.has(b"gd") {
+        saved.kind = RegionKind::Stack;
+    }
+    listed
 }
 
 /// The access bits of memory that can be read and written.
@@ -133,7 +152,7 @@ fn push_log(
 
 fn read_maps(text: &mut ScratchList<u8>) -> Result<(), SaveError> {
     let system = |errno| SaveError::System { errno };
-    let file = sys::open(c"/proc/self/maps", libc::O_RDONLY).map_err(system)?;
+    let file = sys::open(c"/proc/self/smaps", libc::O_RDONLY).map_err(system)?;
     let result = loop {
         let room = text.room();
         if room.is_empty() {
@@ -165,6 +184,7 @@ fn classify(mapping: &proc::Mapping<'_>, is_shared_page: bool) -> Result<ListedR
         end: mapping.end,
         kind: RegionKind::Memory,
         access: bits,
+        advice: 0,
         offset: 0,
         file_length: 0,
         changed: 0,
@@ -262,6 +282,22 @@ mod tests {
             kinds(&[0x5000..0x6000, 0x30000..0x31000]),
             [(0x10000, 0x20000, no)]
         );
+    }
+
+    #[test]
+    fn flags_of_mappings_are_kept() {
+        let of = |flags: &str| {
+            let text = format!("1000-2000 rw-p 0 00:00 0 \nVmFlags: rd wr {flags}\n");
+            let one = proc::flagged(text.as_bytes()).next().expect("a mapping");
+            let plain = classify(&one.mapping, false).expect("a region");
+            let region = with_flags(plain, &one);
+            (region.saved.kind, region.saved.advice, region.pages)
+        };
+        let (present, none) = (SavedPages::Present, SavedPages::None);
+        assert_eq!(of("ac"), (RegionKind::Memory, 0, present));
+        assert_eq!(of("hg dd"), (RegionKind::Memory, 0b101, present));
+        assert_eq!(of("gd nh"), (RegionKind::Stack, 0b10, present));
+        assert_eq!(of("wf dp"), (RegionKind::Droppable, 0, none));
     }
 
     #[test]

@@ -92,6 +92,7 @@ fn settle(
         .open_by_path()
         .map_err(SaveError::Descriptor)?;
     state.open_devices()?;
+    state.restrict()?;
     Ok(socket)
 }
 
@@ -157,7 +158,11 @@ fn write(
     let system = |errno| SaveError::System { errno };
     let mut text = Vec::new();
     let mut auxiliary = Vec::new();
-    sys::read_file(c"/proc/self/auxv", &mut auxiliary).map_err(system)?;
+    let read = sys::read_file(c"/proc/self/auxv", &mut auxiliary);
+    read.map_err(|errno| match errno {
+        libc::EACCES => SaveError::Undumpable,
+        errno => SaveError::System { errno },
+    })?;
     sys::read_file(c"/proc/self/stat", &mut text).map_err(system)?;
     let layout = layout(&text).ok_or(SaveError::System { errno: libc::EIO })?;
     sys::read_file(c"/proc/self/statm", &mut text).map_err(system)?;

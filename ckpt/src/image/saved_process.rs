@@ -12,6 +12,8 @@ pub(crate) struct SavedProcess<'a> {
     pub block: RawFd,
     /// Descriptors that belong to the manager, too.
     pub inherited: &'a [(RawFd, (u64, u64))],
+    /// The local manager's process number; 0 if there is none.
+    pub manager: i32,
     /// The zygote's socket, which also keeps the numbers of the standard streams.
     pub socket: RawFd,
     /// The file to write.

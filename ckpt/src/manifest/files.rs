@@ -6,9 +6,11 @@ use std::os::fd::RawFd;
 use serde::{Deserialize, Serialize};
 
 use super::kept_files::{KeptFiles, Overwritten};
+use super::locks::Lock;
+use super::message_queues::is_message_queue;
 use super::open_file::{Cut, Descriptor, DescriptorUse, OpenFile, name_of};
 use super::prefix_hashes::PrefixHashes;
-use crate::error::Caveat;
+use crate::error::{Caveat, Refused};
 use crate::sys;
 
 /// A file that was open for writing at its end.
@@ -34,48 +36,68 @@ pub(crate) struct Files {
 
 impl Files {
     /// Reads them. `hashes` are those of the image before.
+    ///
+    /// # Errors
+    /// [`Refused::Contents`] for a file with a lease: the image would open it, which breaks the
+    /// lease.
     pub fn capture(
         all: &[Descriptor],
         use_of: impl Fn(&Descriptor) -> DescriptorUse,
         hashes: &mut PrefixHashes,
-    ) -> Self {
+    ) -> Result<Self, Refused> {
         let mut files = Self::default();
         let mut text = Vec::new();
         for one in all {
             let found = use_of(one);
             match one.mode & libc::S_IFMT {
                 libc::S_IFREG if found.is_memory => {}
-                libc::S_IFREG | libc::S_IFDIR => files.add(one, &found, &mut text),
+                libc::S_IFREG if is_message_queue(one.fd) => {
+                    files.mention(one, "message queue ");
+                }
+                libc::S_IFREG | libc::S_IFDIR => files.add(one, &found, &mut text)?,
                 _ if found.is_known => {}
-                _ => files.mention(one),
+                _ => files.mention(one, ""),
             }
         }
         files.kept = KeptFiles::capture(&files.files, hashes);
         files.caveats.extend(files.kept.caveats());
-        files
+        Ok(files)
     }
 
-    fn add(&mut self, one: &Descriptor, found: &DescriptorUse, text: &mut Vec<u8>) {
+    fn add(
+        &mut self,
+        one: &Descriptor,
+        found: &DescriptorUse,
+        text: &mut Vec<u8>,
+    ) -> Result<(), Refused> {
         let Some(file) = OpenFile::read(one, found, &self.files, text) else {
-            return;
+            return Ok(());
         };
+        if file.locks.iter().any(Lock::is_lease) {
+            return Err(Refused::Contents {
+                fd: one.fd,
+                what: file.path,
+                errno: libc::ENOLCK,
+            });
+        }
         if file.can_write && !file.is_own && !file.is_at_end() {
             let path = file.path.clone();
             self.caveats.push(Caveat::WrittenInPlace { path });
         }
         self.files.push(file);
+        Ok(())
     }
 
-    /// Adds a caveat for a descriptor that cannot be restored. The standard streams and ordinary
-    /// devices need none.
-    fn mention(&mut self, one: &Descriptor) {
+    /// Adds a caveat for a descriptor of this kind that cannot be restored. The standard streams
+    /// and ordinary devices need none.
+    fn mention(&mut self, one: &Descriptor, kind: &str) {
         let major = libc::major(one.special);
         let is_plain =
             one.mode & libc::S_IFMT == libc::S_IFCHR && matches!(major, 1 | 4 | 5 | 136..=143);
         if one.fd > 2 && !is_plain {
             self.caveats.push(Caveat::Shared {
                 fd: one.fd,
-                what: name_of(one.fd),
+                what: kind.to_owned() + &name_of(one.fd),
             });
         }
     }

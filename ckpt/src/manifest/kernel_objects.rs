@@ -25,6 +25,9 @@ mod socket_peer;
 /// Most bytes of all contents. The kernel's own limits are far below for most users.
 const MOST_BYTES: usize = 64 << 20;
 
+/// What a process does without system calls, or has done for it, would not be done any more.
+const REFUSED: [&[u8]; 2] = [b"anon_inode:[userfaultfd]", b"anon_inode:[io_uring]"];
+
 /// The objects.
 #[derive(Default)]
 pub(crate) struct KernelObjects {
@@ -66,6 +69,10 @@ impl KernelObjects {
         let mut objects = Self::default();
         let others: Vec<_> = all.iter().filter(|d| is_other(d)).map(|d| d.file).collect();
         let own: Vec<_> = all.iter().filter(|d| is_without_file(d)).collect();
+        let is_refused = |name: &[u8]| REFUSED.contains(&name);
+        if let Some(one) = own.iter().find(|d| with_name(d.fd, is_refused)) {
+            return Err(refused(one.fd, libc::ENOTSUP));
+        }
         let (kernels, others): (Vec<&Descriptor>, Vec<_>) = own
             .into_iter()
             .filter(|d| d.mode & libc::S_IFMT == 0 || !others.contains(&d.file))

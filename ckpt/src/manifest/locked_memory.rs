@@ -22,7 +22,10 @@ impl Locked {
         }
         let is_future = with_a_new_page(|| locked_size(&mut text) > before);
         let ranges = match sys::read_file(c"/proc/thread-self/smaps", &mut text) {
-            Ok(()) => locked_ranges(&text),
+            Ok(()) => proc::flagged(&text)
+                .filter(|one| one.has(b"lo"))
+                .map(|one| (one.mapping.start, one.mapping.end))
+                .collect(),
             Err(_) => Vec::new(),
         };
         Self { ranges, is_future }
@@ -67,32 +70,5 @@ fn with_a_new_page(look: impl FnOnce() -> bool) -> bool {
             libc::munmap(page, 4096);
         }
         found
-    }
-}
-
-/// The mappings of `smaps` whose flags have `lo`.
-fn locked_ranges(text: &[u8]) -> Vec<(u64, u64)> {
-    let mut ranges = Vec::new();
-    let mut last = None;
-    for line in proc::lines(text) {
-        if let Some(flags) = line.strip_prefix(b"VmFlags:") {
-            if let Some(range) = last.filter(|_| proc::words(flags).any(|f| f == b"lo")) {
-                ranges.push(range);
-            }
-        } else if let Some(found) = proc::mapping(line) {
-            last = Some((found.start, found.end));
-        }
-    }
-    ranges
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn locked_ranges_are_found() {
-        let text = b"1000-2000 rw-p 00000000 00:00 0 \nSize: 4 kB\nVmFlags: rd wr lo\n2000-3000 rw-p 00000000 00:00 0 [heap]\nVmFlags: rd wr\n";
-        assert_eq!(locked_ranges(text), vec![(0x1000, 0x2000)]);
     }
 }

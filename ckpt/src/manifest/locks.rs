@@ -12,6 +12,8 @@ enum LockKind {
     Description,
     /// `flock`: the description holds it, for the whole file.
     Whole,
+    /// `fcntl(F_SETLEASE)`: another process that opens the file must wait.
+    Lease,
 }
 
 /// A lock that this process holds on a file.
@@ -38,6 +40,7 @@ impl Lock {
             b"POSIX" => LockKind::Process,
             b"OFDLCK" => LockKind::Description,
             b"FLOCK" => LockKind::Whole,
+            b"LEASE" => LockKind::Lease,
             _ => return None,
         };
         let is_write = words.nth(1)? == b"WRITE";
@@ -62,6 +65,11 @@ impl Lock {
         self.kind == LockKind::Process
     }
 
+    /// Whether no image can be taken beside it.
+    pub fn is_lease(&self) -> bool {
+        self.kind == LockKind::Lease
+    }
+
     /// Locks the file again, under the number `fd`.
     pub fn take(&self, fd: RawFd) -> sys::Sys<()> {
         let kind = if self.is_write {
@@ -82,6 +90,8 @@ impl Lock {
                 let result = unsafe { libc::flock(fd, kind | libc::LOCK_NB) };
                 return sys::check(result.into()).map(drop);
             }
+            // No image has any.
+            LockKind::Lease => return Ok(()),
         };
         // SAFETY: `flock` is plain data, and the command takes a pointer to one.
         let result = unsafe {
@@ -101,9 +111,10 @@ mod tests {
 
     #[test]
     fn locks_are_read() {
-        let text = b"pos:\t0\nlock:\t1: POSIX  ADVISORY  WRITE 77 fe:00:1234 10 19\nlock:\t2: FLOCK  ADVISORY  READ 77 fe:00:1234 0 EOF\nlock:\t3: LEASE x\n";
+        let text = b"pos:\t0\nlock:\t1: POSIX  ADVISORY  WRITE 77 fe:00:1234 10 19\nlock:\t2: FLOCK  ADVISORY  READ 77 fe:00:1234 0 EOF\nlock:\t3: LEASE  ACTIVE    WRITE 77 fe:00:1234 0 EOF\nlock:\t4: DELEG x\n";
         let locks = Lock::all(text);
-        assert_eq!(locks.len(), 2);
+        assert_eq!(locks.len(), 3);
+        assert!(locks[2].is_lease() && !locks[1].is_lease());
         let first = Lock {
             kind: LockKind::Process,
             is_write: true,

@@ -15,9 +15,9 @@ use super::description::Description;
 use super::files::Files;
 use super::locked_memory::Locked;
 use super::open_file::{Cut, Descriptor};
-use crate::error::Refused;
+use crate::error::{Refused, WhyShared};
 use crate::host_barrier::{self, BarrierPass};
-use crate::{anonymous, proc, sys};
+use crate::{anonymous, children, proc, sys};
 
 mod byte_ranges;
 mod file_share;
@@ -165,9 +165,12 @@ impl SharedMemory {
         if parts.is_empty() {
             return Ok(());
         }
-        let found = other_mappers::find_foreign(&parts);
-        match self.files.iter().find(|one| Some(one.file) == found) {
-            Some(one) => Err(one.refused()),
+        let Some((file, pid)) = other_mappers::find_foreign(&parts) else {
+            return Ok(());
+        };
+        let name = children::name_of(pid);
+        match self.files.iter().find(|one| one.file == file) {
+            Some(one) => Err(one.refused(WhyShared::Process { pid, name })),
             None => Ok(()),
         }
     }
@@ -196,19 +199,21 @@ impl SharedMemory {
         self.files.iter().any(|known| known.file == file)
     }
 
-    /// Adds the numbers of memory files, and those files that are not mapped.
+    /// Adds the numbers of memory files and of files without a name that are mapped, and those
+    /// memory files that are not mapped.
     fn add_descriptors(&mut self, all: &[Descriptor], is_other: impl Fn(&Descriptor) -> bool) {
         let is_file = |d: &Descriptor| d.mode & libc::S_IFMT == libc::S_IFREG;
         let is_regular = |d: &&Descriptor| is_file(d) && !is_other(d);
         for one in all.iter().filter(is_regular) {
-            let Some(name) = memory_name(one.fd) else {
-                continue;
-            };
             let known = self.files.iter().position(|known| known.file == one.file);
             let at = known.unwrap_or(self.files.len());
-            if known.is_none() {
-                self.files
-                    .push(SharedFile::new(one.file, Origin::Memory(name)));
+            match (known, memory_name(one.fd)) {
+                (Some(at), _) if self.files[at].is_memory() => {}
+                (None, Some(name)) => {
+                    let file = SharedFile::new(one.file, Origin::Memory(name));
+                    self.files.push(file);
+                }
+                _ => continue,
             }
             if !self.files[at].descriptions.is_empty() {
                 continue;
@@ -244,7 +249,7 @@ impl SharedMemory {
             if let Err(errno) = file.read(memory, &mut left) {
                 let is_file = matches!(file.origin, Origin::File(_));
                 result = Err(match is_file && errno != libc::EFBIG {
-                    true => file.refused(),
+                    true => file.refused(WhyShared::Unread { errno }),
                     false => file.too_large(),
                 });
                 break;

@@ -1,5 +1,6 @@
 //! Names of the files of images.
 
+use rejoin_image_format::ImageNumber;
 use std::ffi::OsStr;
 
 /// The end of a temporary name, behind the file's number.
@@ -12,9 +13,13 @@ const MOVE_KIND: &str = "move";
 const IMAGE: &str = "rank-";
 const PARITY: &str = "parity-";
 
-/// The name of an image.
-pub(super) fn image(rank: u32, epoch: u32) -> String {
-    format!("{IMAGE}{rank}.epoch-{epoch}.image")
+/// The name of an image. No checkpoint has the name of one with which the rank moves.
+pub(super) fn image(rank: u32, number: ImageNumber) -> String {
+    let ImageNumber { epoch, step } = number;
+    match number.is_of_move() {
+        true => format!("{IMAGE}{rank}.epoch-{epoch}+{step}.{MOVE_KIND}"),
+        false => format!("{IMAGE}{rank}.epoch-{epoch}.image"),
+    }
 }
 
 /// The name of the parity of several images, of which this rank is the first.
@@ -22,12 +27,7 @@ pub(super) fn parity(rank: u32, epoch: u32) -> String {
     format!("{PARITY}{rank}.epoch-{epoch}.image")
 }
 
-/// The name of an image with which a rank moves: no checkpoint has it.
-pub(super) fn image_of_move(rank: u32, epoch: u32) -> String {
-    format!("{IMAGE}{rank}.epoch-{epoch}.{MOVE_KIND}")
-}
-
-/// Rank and checkpoint in the name of an image.
+/// Rank and checkpoint in the name of a checkpoint's image.
 pub(super) fn numbers(name: &str) -> Option<(u32, u32)> {
     both(name.strip_prefix(IMAGE)?.strip_suffix(".image")?)
 }
@@ -46,7 +46,8 @@ pub(super) fn numbers_of_any(stem: &str) -> Option<(u32, u32)> {
 }
 
 fn both(text: &str) -> Option<(u32, u32)> {
-    let (rank, epoch) = text.split_once(".epoch-")?;
+    let (rank, number) = text.split_once(".epoch-")?;
+    let epoch = number.split('+').next()?;
     Some((rank.parse().ok()?, epoch.parse().ok()?))
 }
 

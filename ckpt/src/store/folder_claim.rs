@@ -198,7 +198,7 @@ fn remove(folder: &Path, host: &str) -> Option<()> {
         return None;
     }
     // Also of notes without a name.
-    let kinds = [".image", PARTIAL_KIND, ".note", KEPT];
+    let kinds = [".image", ".move", PARTIAL_KIND, ".note", KEPT];
     let images = |path: &&PathBuf| kinds.iter().any(|kind| ends_in(path, kind));
     for path in files.iter().filter(images).chain(locks) {
         fs::remove_file(path).ok()?;
@@ -260,6 +260,7 @@ mod tests {
         let left = |number, host| {
             let mut kept = claim(number, host);
             fs::write(job(number).join("rank-0.epoch-1.image"), "x").expect("a file");
+            fs::write(job(number).join("rank-0.epoch-1+2.move"), "x").expect("a file");
             fs::write(job(number).join("rank-0.epoch-2.3-partial"), "x").expect("a file");
             // As if the manager was killed: the lock is gone, and its file is not.
             let name = std::mem::take(&mut kept.path);

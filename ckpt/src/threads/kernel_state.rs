@@ -81,11 +81,70 @@ const ARCH_GET_GS: i32 = 0x1004;
 /// Bytes of a set of processors: 1024 of them, as in glibc.
 const PROCESSORS: usize = 128;
 
+/// How the system treats a thread: which one gets the processor, the disk, and memory of which
+/// node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Scheduling {
+    processor: Option<ProcessorScheduling>,
+    /// Nanoseconds by which a timer may be late.
+    timer_slack: i32,
+    /// Class and level of requests to disks.
+    disk: i64,
+    /// Memory policy: mode, and set of nodes.
+    memory: (i32, [u64; NODE_WORDS]),
+}
+
+/// Words of a set of nodes.
+const NODE_WORDS: usize = 16;
+/// `IOPRIO_WHO_PROCESS`.
+const ONE_PROCESS: i32 = 1;
+
+impl Scheduling {
+    /// The calling thread's.
+    pub fn read() -> Self {
+        let (mut mode, mut nodes) = (0, [0u64; NODE_WORDS]);
+        // SAFETY: the pointers are to a number and to a set of the length given.
+        unsafe {
+            let (at, most, here) = (nodes.as_mut_ptr(), NODE_WORDS * 64, 0);
+            libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, at, most, here, 0);
+            Self {
+                processor: ProcessorScheduling::read(),
+                timer_slack: libc::prctl(libc::PR_GET_TIMERSLACK, 0, 0, 0, 0),
+                disk: libc::syscall(libc::SYS_ioprio_get, ONE_PROCESS, 0),
+                memory: (mode, nodes),
+            }
+        }
+    }
+
+    /// Sets it for the calling thread. A new thread has its creator's, so most threads need no
+    /// call. What only a privileged process may set stays the creator's.
+    pub fn restore(&self) {
+        let now = Self::read();
+        if let Some(processor) = self.processor.filter(|_| now.processor != self.processor) {
+            processor.restore();
+        }
+        // SAFETY: pointer and length describe the set of nodes.
+        unsafe {
+            if now.timer_slack != self.timer_slack {
+                libc::prctl(libc::PR_SET_TIMERSLACK, self.timer_slack as u64, 0, 0, 0);
+            }
+            if now.disk != self.disk {
+                libc::syscall(libc::SYS_ioprio_set, ONE_PROCESS, 0, self.disk);
+            }
+            if now.memory != self.memory {
+                let (mode, nodes) = &self.memory;
+                let (at, most) = (nodes.as_ptr(), NODE_WORDS * 64);
+                libc::syscall(libc::SYS_set_mempolicy, *mode, at, most);
+            }
+        }
+    }
+}
+
 /// Scheduling policy, nice value and priority of a thread: the kernel's `struct sched_attr` in its
 /// first version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
-pub(crate) struct Scheduling {
+struct ProcessorScheduling {
     size: u32,
     policy: u32,
     flags: u64,
@@ -94,9 +153,8 @@ pub(crate) struct Scheduling {
     deadline: [u64; 3],
 }
 
-impl Scheduling {
-    /// The calling thread's.
-    pub fn read() -> Option<Self> {
+impl ProcessorScheduling {
+    fn read() -> Option<Self> {
         let mut now = Self {
             size: size_of::<Self>() as u32,
             policy: 0,
@@ -122,17 +180,13 @@ impl Scheduling {
         [libc::SCHED_FIFO, libc::SCHED_RR].contains(&(self.policy as i32))
     }
 
-    /// Sets it for the calling thread. A new thread has its creator's, so most threads need no
-    /// call. A nice value that only a privileged process may set stays the creator's.
-    pub fn restore(&self) {
-        if Self::read() != Some(*self) {
-            if self.has_nice_apart() {
-                // SAFETY: touches no memory.
-                unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, 0, self.nice) };
-            }
-            // SAFETY: the pointer is to a structure of the size that it names.
-            unsafe { libc::syscall(libc::SYS_sched_setattr, 0, std::ptr::from_ref(self), 0) };
+    fn restore(&self) {
+        if self.has_nice_apart() {
+            // SAFETY: touches no memory.
+            unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, 0, self.nice) };
         }
+        // SAFETY: the pointer is to a structure of the size that it names.
+        unsafe { libc::syscall(libc::SYS_sched_setattr, 0, std::ptr::from_ref(self), 0) };
     }
 }
 
@@ -147,7 +201,7 @@ pub(super) struct KernelState {
     processors: [u8; PROCESSORS],
     /// How many bytes of the set the system has filled in.
     processor_bytes: usize,
-    scheduling: Option<Scheduling>,
+    scheduling: Scheduling,
 }
 
 impl KernelState {
@@ -196,9 +250,7 @@ impl KernelState {
                 libc::syscall(libc::SYS_sched_setaffinity, 0, size, at);
             }
         }
-        if let Some(scheduling) = self.scheduling {
-            scheduling.restore();
-        }
+        self.scheduling.restore();
         set_name(&self.name);
     }
 }

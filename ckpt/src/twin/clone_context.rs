@@ -19,5 +19,5 @@ pub(super) struct FirstThread {
     pub addresses: RegisteredAddresses,
     pub name: [u8; 16],
     /// A clone inherits it, and a process made from a file does not.
-    pub scheduling: Option<Scheduling>,
+    pub scheduling: Scheduling,
 }

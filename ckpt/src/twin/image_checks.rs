@@ -6,9 +6,9 @@ use crate::manifest::MappedMemory;
 use crate::{children, proc, sys, watch};
 
 impl Imager {
-    /// No children but twins.
+    /// No children that live, but twins and resource trackers.
     pub(super) fn check_children(&mut self, is_direct: bool) -> Result<(), Refused> {
-        if (is_direct || self.twins.is_empty()) && !has_children() {
+        if (is_direct || self.twins.is_empty()) && !children::has_any() {
             return Ok(());
         }
         match children::youngest(sys::pid(), &self.twins) {
@@ -25,7 +25,7 @@ impl Imager {
     /// in a signal handler.
     #[must_use]
     pub fn has_young_child(&self) -> bool {
-        if (self.is_direct() || self.twins.is_empty()) && !has_children() {
+        if (self.is_direct() || self.twins.is_empty()) && !children::has_any() {
             return false;
         }
         let youngest = children::youngest(sys::pid(), &self.twins);
@@ -46,33 +46,24 @@ impl Imager {
         }
     }
 
-    /// Bytes of private writable memory that this clone lacks, because the program marked them to
-    /// stay out of clones.
+    /// Bytes of private memory that this clone lacks, because the program marked them to stay out
+    /// of clones, or to be empty there.
     pub(super) fn missing_bytes(&self) -> u64 {
         let mut text = Vec::with_capacity(self.maps.capacity());
         match sys::read_file(c"/proc/thread-self/maps", &mut text) {
-            Ok(()) => uncovered(&self.maps, &text),
+            Ok(()) => uncovered(&self.maps, &text) + self.wiped.emptied_bytes(),
             Err(_) => 0,
         }
     }
 }
 
-/// Whether this process has any child, dead or alive, of any kind.
-fn has_children() -> bool {
-    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
-    // SAFETY: `siginfo_t` is plain data that the call fills in.
-    unsafe {
-        let mut info: libc::siginfo_t = std::mem::zeroed();
-        libc::waitid(libc::P_ALL, 0, &mut info, flags) == 0 || sys::errno() != libc::ECHILD
-    }
-}
-
-/// Bytes of the writable private mappings in `before` that no mapping in `after` covers.
+/// Bytes of the private mappings with any access in `before` that no mapping in `after` covers.
 fn uncovered(before: &[u8], after: &[u8]) -> u64 {
     let mut have = proc::lines(after).filter_map(proc::mapping).peekable();
     let mut missing = 0;
     for wanted in proc::lines(before).filter_map(proc::mapping) {
-        if !wanted.write || wanted.shared {
+        let has_access = wanted.read || wanted.write || wanted.execute;
+        if !has_access || wanted.shared {
             continue;
         }
         let mut from = wanted.start;
@@ -101,12 +92,12 @@ mod tests {
 
     #[test]
     fn holes_are_measured() {
-        let before = b"1000-3000 rw-p 0 0:0 0 \n3000-4000 r--p 0 0:0 0 \n5000-8000 rw-p 0 0:0 0 \n";
+        let before = b"0-1000 ---p 0 0:0 0 \n1000-3000 rw-p 0 0:0 0 \n3000-4000 r--p 0 0:0 0 \n5000-8000 rw-p 0 0:0 0 \n";
         assert_eq!(uncovered(before, before), 0);
-        let split = b"1000-2000 rw-p 0 0:0 0 \n2000-3000 ---p 0 0:0 0 \n5000-9000 rw-p 0 0:0 0 \n";
+        let split = b"1000-2000 rw-p 0 0:0 0 \n2000-3000 ---p 0 0:0 0 \n3000-5000 r--p 0 0:0 0 \n5000-9000 rw-p 0 0:0 0 \n";
         assert_eq!(uncovered(before, split), 0);
         let holes = b"1000-2000 rw-p 0 0:0 0 \n6000-7000 rw-p 0 0:0 0 \n";
-        assert_eq!(uncovered(before, holes), 0x3000);
-        assert_eq!(uncovered(before, b""), 0x5000);
+        assert_eq!(uncovered(before, holes), 0x4000);
+        assert_eq!(uncovered(before, b""), 0x6000);
     }
 }

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::os::fd::RawFd;
 
+use rejoin_image_format::ImageNumber;
+
 use crate::{host_barrier, manifest, sys};
 
 /// The library's settings for its process.
@@ -33,11 +35,15 @@ pub struct Imager {
     pub(super) twins: Vec<i32>,
     /// The text of `maps`, whose memory is used again.
     pub(super) maps: Vec<u8>,
-    /// Of files at the last image.
-    pub(super) hashes: manifest::PrefixHashes,
-    /// Files whose memory was mapped at the last image, each with the epoch since which all images
+    /// Memory that the kernel would empty in clones.
+    pub(super) wiped: manifest::WipedMemory,
+    /// The last image.
+    last: ImageNumber,
+    /// Of the last image.
+    pub(super) remembered: manifest::Remembered,
+    /// Files whose memory was mapped at the last image, each with the image since which all images
     /// hold it.
-    held: Vec<((u64, u64), u32)>,
+    held: Vec<((u64, u64), ImageNumber)>,
     /// All files that were mapped at the last image.
     files_read: Vec<(u64, u64)>,
     /// Where the memory of the rank's log had bodies at the last image.
@@ -62,7 +68,9 @@ impl Imager {
             inherited,
             twins: Vec::new(),
             maps: Vec::with_capacity(64 * 1024),
-            hashes: manifest::PrefixHashes::default(),
+            wiped: manifest::WipedMemory::default(),
+            last: ImageNumber::default(),
+            remembered: manifest::Remembered::default(),
             held: Vec::new(),
             files_read: Vec::new(),
             log_bodies: Vec::new(),
@@ -88,6 +96,14 @@ impl Imager {
         self.settings.manager = manager;
     }
 
+    /// Finds memory that the kernel would empty in the image of this number. If the last image was
+    /// not committed, that may be the reason.
+    pub(super) fn find_wiped(&mut self, number: ImageNumber) {
+        let is_uncertain = self.last > ImageNumber::of_checkpoint(host_barrier::committed());
+        self.wiped.find(&self.maps, is_uncertain);
+        self.last = number;
+    }
+
     /// Whether a descriptor does not belong to the program alone: a standard stream, or what the
     /// manager has under the same number.
     pub(super) fn is_other(&self, one: &manifest::Descriptor) -> bool {
@@ -108,24 +124,24 @@ impl Imager {
         }
     }
 
-    /// The image of this epoch holds the files that this process maps, as they were listed last.
-    pub(super) fn note_shared_files(&mut self, epoch: u32) {
+    /// The image of this number holds the files that this process maps, as they were listed last.
+    pub(super) fn note_shared_files(&mut self, number: ImageNumber) {
         let all = self.shared_files();
         let since = |file| {
             let before = self.held.iter().find(|(held, _)| *held == file);
-            (file, before.map_or(epoch, |(_, since)| *since))
+            (file, before.map_or(number, |(_, since)| *since))
         };
         let written = all.iter().filter(|(_, writes)| *writes);
         self.held = written.map(|(file, _)| since(*file)).collect();
         self.files_read = all.into_iter().map(|(file, _)| file).collect();
     }
 
-    /// All memory of this restored process is that of the image of this epoch. Files may have been
+    /// All memory of this restored process is that of the image of this number. Files may have been
     /// made anew.
-    pub fn memory_is_back(&mut self, epoch: u32) {
+    pub fn memory_is_back(&mut self, number: ImageNumber) {
         if self.read_mappings().is_ok() {
             self.held.clear();
-            self.note_shared_files(epoch);
+            self.note_shared_files(number);
         }
     }
 
@@ -148,7 +164,7 @@ impl Imager {
         if !host_barrier::is_sharing() || self.read_mappings().is_err() {
             return false;
         }
-        let committed = host_barrier::committed();
+        let committed = ImageNumber::of_checkpoint(host_barrier::committed());
         let is_held = |file| {
             let mut held = self.held.iter();
             held.any(|(held, since)| *held == file && *since <= committed)

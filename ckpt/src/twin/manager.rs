@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use rejoin_image_format::LoadOrder;
+use rejoin_image_format::{ImageNumber, LoadOrder};
 
 pub use super::wire::ZygoteAnswer;
 use super::wire::{self, ANSWER, RestoreHead};
@@ -245,14 +245,14 @@ impl Zygote {
     pub fn load_next(
         &mut self,
         path: &Path,
-        epoch: u32,
+        number: ImageNumber,
         is_last: bool,
     ) -> Result<bool, ZygoteError> {
         if self.outgoing.is_some() {
             return Err(ZygoteError::Busy);
         }
         let path = path.as_os_str().as_bytes();
-        let order = LoadOrder::new(path, epoch, is_last).ok_or_else(|| {
+        let order = LoadOrder::new(path, number, is_last).ok_or_else(|| {
             std::io::Error::new(std::io::ErrorKind::InvalidFilename, "the path is too long")
         })?;
         let bytes = VecDeque::from(order.encode().to_vec());

@@ -53,6 +53,7 @@ pub(super) fn begin(
         .map(|fd| Caveat::StreamLost { fd })
         .collect();
     caveats.extend(context.manifest.restore(&cut));
+    imager.wiped.mark(true);
     Restored {
         body: message.body,
         fds,

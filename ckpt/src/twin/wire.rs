@@ -153,6 +153,10 @@ impl ZygoteAnswer {
             Self::NotSaved(SaveError::TooMany) => (8, 0),
             Self::NotSaved(SaveError::Interrupted) => (10, 0),
             Self::NotSaved(SaveError::Directory) => (9, 0),
+            Self::NotSaved(SaveError::Occupied(address)) => (12, address),
+            Self::NotSaved(SaveError::Confined) => (13, 0),
+            Self::NotSaved(SaveError::Privileges) => (14, 0),
+            Self::NotSaved(SaveError::Undumpable) => (15, 0),
             Self::Overwritten(Overwritten { fd, is_shared }) => {
                 (11, fd as u64 | u64::from(is_shared) << 32)
             }
@@ -191,6 +195,10 @@ impl ZygoteAnswer {
             (MAGIC, 8) => not_saved(SaveError::TooMany),
             (MAGIC, 10) => not_saved(SaveError::Interrupted),
             (MAGIC, 9) => not_saved(SaveError::Directory),
+            (MAGIC, 12) => not_saved(SaveError::Occupied(value)),
+            (MAGIC, 13) => not_saved(SaveError::Confined),
+            (MAGIC, 14) => not_saved(SaveError::Privileges),
+            (MAGIC, 15) => not_saved(SaveError::Undumpable),
             (MAGIC, 11) => i32::try_from(low).ok().map(|fd| {
                 let is_shared = high != 0;
                 Self::Overwritten(Overwritten { fd, is_shared })
@@ -409,6 +417,10 @@ mod tests {
             ZygoteAnswer::NotSaved(SaveError::TooMany),
             ZygoteAnswer::NotSaved(SaveError::Interrupted),
             ZygoteAnswer::NotSaved(SaveError::Directory),
+            ZygoteAnswer::NotSaved(SaveError::Occupied(0x4800_0000_0000)),
+            ZygoteAnswer::NotSaved(SaveError::Confined),
+            ZygoteAnswer::NotSaved(SaveError::Privileges),
+            ZygoteAnswer::NotSaved(SaveError::Undumpable),
             ZygoteAnswer::Overwritten(Overwritten {
                 fd: 9,
                 is_shared: false,

@@ -10,7 +10,7 @@ use crate::children::NAME;
 use crate::image::{self, ImageIdentity};
 use crate::manifest::Overwritten;
 use crate::sys;
-use crate::threads::kernel_state::{Scheduling, set_name};
+use crate::threads::kernel_state::set_name;
 
 /// Added to a twin's OOM score: when memory is short, the twin must end before the rank.
 const OOM_RAISE: i32 = 300;
@@ -110,6 +110,7 @@ fn save(
     let program = image::SavedProcess {
         block: imager.settings.block,
         inherited: &imager.inherited,
+        manager: imager.settings.manager,
         socket: context.wait,
         file,
         base,
@@ -128,9 +129,9 @@ fn save(
             imager.log_is_private = true;
             thread.addresses.restore();
             context.streams.release(socket);
-            context.manifest.reserve(socket);
+            context.manifest.reserve(socket, &mut imager.remembered);
             set_name(&twin_name());
-            thread.scheduling.iter().for_each(Scheduling::restore);
+            thread.scheduling.restore();
             score.raise_again();
             let (missing, shared) = (0, 0);
             answer(socket, ZygoteAnswer::Frozen { missing, shared });

@@ -614,7 +614,7 @@ fn shared_refused() {
     });
     let text = job.ask("image");
     assert!(
-        text.starts_with("refused: the program shares writable memory"),
+        text.starts_with("refused: the program has writable shared memory"),
         "{text}"
     );
     assert!(

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rejoin_ckpt::ImageNumber;
 use rejoin_ckpt::image::ImageCompression;
 use rejoin_ckpt::store::{BaseFiles, ImageFolder, StoredImage};
 use rejoin_ckpt::twin::manager::{Zygote, ZygoteAnswer};
@@ -162,7 +163,9 @@ pub fn measure_compression() {
             for round in 0..ROUNDS {
                 let mut job = Job::start(|rank| rank.serve(|rank, _| rank.say("here")));
                 job.image();
-                let partial = images.begin(3, 1, BaseFiles::default()).expect("a file");
+                let partial = images
+                    .begin(3, ImageNumber::of_checkpoint(1), BaseFiles::default())
+                    .expect("a file");
                 let start = Instant::now();
                 let answered = save_as(&mut job, partial.file(), compression);
                 let ZygoteAnswer::Saved { bytes } = answered else {
@@ -220,7 +223,9 @@ pub fn measure() {
                 rank.serve(|rank, _| rank.say("here"));
             });
             job.image();
-            let partial = images.begin(3, 1, BaseFiles::default()).expect("a file");
+            let partial = images
+                .begin(3, ImageNumber::of_checkpoint(1), BaseFiles::default())
+                .expect("a file");
             let start = Instant::now();
             let answered = save(&mut job, partial.file());
             assert!(

@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::FileExt as _;
 
+use rejoin_ckpt::ImageNumber;
 use rejoin_ckpt::image::{ImageCompression, ImageIdentity, SaveError};
 use rejoin_ckpt::twin::manager::{SaveRequest, ZygoteAnswer};
 use rejoin_image_format::{
@@ -40,7 +41,7 @@ pub const TESTS: &[Test] = &[
 pub const IDENTITY: ImageIdentity = ImageIdentity {
     job: 7,
     generation: 0,
-    epoch: 1,
+    number: ImageNumber::of_checkpoint(1),
     rank: 3,
     incarnation: 0,
     size: 4,
@@ -116,7 +117,10 @@ fn check_file(file: &File, bytes: u64) -> Vec<RegionKind> {
     file.read_exact_at(&mut whole, 0).expect("the file");
     let header = ImageHeader::decode(whole.first_chunk().expect("a page"), bytes);
     let header = header.expect("a header");
-    header.identity.check(7, 3, 1).expect("this rank's");
+    header
+        .identity
+        .check(7, 3, ImageNumber::of_checkpoint(1))
+        .expect("this rank's");
     assert_ne!(header.processor.words, [0; 10]);
     let from = header.table.position as usize;
     let table = &whole[from..from + header.table.length as usize];
@@ -201,6 +205,7 @@ fn without_zeros() {
         let advised =
             unsafe { libc::madvise(page.as_mut_ptr().cast(), 4096, libc::MADV_WIPEONFORK) };
         assert_eq!(advised, 0);
+        rejoin_ckpt::twin::keep_out_of_images(page.as_ptr().addr());
         page.iter_mut()
             .enumerate()
             .for_each(|(at, byte)| *byte = secret(at));
@@ -280,7 +285,7 @@ fn changed_pages(first: ImageCompression, second: ImageCompression) -> (u64, u64
     let (own, next) = (
         file(),
         ImageIdentity {
-            epoch: 2,
+            number: ImageNumber::of_checkpoint(2),
             ..IDENTITY
         },
     );

@@ -4,7 +4,7 @@ use std::mem::zeroed;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use rejoin_ckpt::watch::{Page, Watcher, hold, release};
+use rejoin_ckpt::watch::{Page, Watcher, hold, hold_none, release};
 
 use crate::support::{Job, LIMIT, Rank, Test, end_of, kill, readable};
 
@@ -19,6 +19,7 @@ pub const TESTS: &[Test] = &[
     ("the_programs_own_robust_locks_work_as_ever", robust_locks),
     ("more_slots_than_one_thread_takes", many_slots),
     ("an_unknown_slot_is_refused", unknown_slot),
+    ("without_a_slot_nothing_is_released", no_slot),
 ];
 
 /// A rank that holds the slot 0, and others as told by their numbers.
@@ -29,6 +30,7 @@ fn holder(page: &Page) -> impl FnOnce(&mut Rank) {
         rank.serve(|rank, word| {
             match word.parse() {
                 Ok(slot) => hold(page.as_fd(), slot).expect("held"),
+                Err(_) if word == "none" => hold_none().expect("a page"),
                 Err(_) => release(),
             }
             rank.say("done");
@@ -115,6 +117,20 @@ fn released() {
     assert_eq!(watcher.page().holder(0), None);
     job.finish();
     assert!(is_quiet(&watcher));
+}
+
+/// A process that has come from an image, of which the host watches no more.
+fn no_slot() {
+    let page = Page::new(2).expect("memory");
+    let mut job = Job::start(holder(&page));
+    let watcher = Watcher::new(page).expect("a watcher");
+    assert_eq!(job.ask("none"), "done");
+    assert_eq!(job.ask("release"), "done");
+    assert_eq!(watcher.page().holder(0), Some(job.pid));
+    // It may have one again.
+    assert_eq!(job.ask("1"), "done");
+    assert_eq!(watcher.page().holder(1), Some(job.pid));
+    job.finish();
 }
 
 fn mappings(pid: i32) -> usize {

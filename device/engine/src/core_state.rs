@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use rejoin_channel_table::ids::Rank;
 use rejoin_channel_table::slab::Slab;
 
-use crate::log_queue::LogQueue;
+use crate::groups::log_queue::LogQueue;
 use crate::matching::Matching;
 use crate::omission::Omission;
 use crate::pool::{Buf, Pool};

@@ -117,15 +117,9 @@ mod engine;
 mod error;
 mod flow;
 mod frame;
-mod group_log;
-mod image_bodies;
-mod interval_frames;
+mod groups;
 mod link;
 mod local;
-mod log_copies;
-mod log_queue;
-mod log_space;
-mod logged_runs;
 mod matching;
 mod omission;
 mod open_sends;
@@ -134,18 +128,14 @@ mod partial_bodies;
 mod peer_view;
 mod pool;
 mod receive_state;
-mod received;
 mod remote_get;
 mod requests;
 mod resend;
-mod return_from_past;
 mod rx;
 mod short_header;
 mod tx;
 mod types;
 mod waiting;
-mod wild_matches;
-mod wild_receives;
 mod write_plan;
 
 pub use config::Config;
@@ -154,10 +144,9 @@ pub use engine::Engine;
 pub use error::{Error, ProtocolError};
 pub use flow::FailedProbes;
 pub use frame::{FRAME_MAGIC, Flags, FrameKind, HEADER_LEN, Header, HeaderError};
-pub use group_log::LogLook;
+pub use groups::{LogLook, Received, ReceivedBody, WildMatch};
 #[cfg(any(test, feature = "omissions"))]
 pub use omission::Omission;
-pub use received::{Received, ReceivedBody};
 pub use remote_get::MIN_GET;
 pub use short_header::ShortHeader;
 pub use types::{
@@ -166,16 +155,11 @@ pub use types::{
     WriteVector,
 };
 pub use waiting::{Operation, PeerCounts, WaitCause, Waiting};
-pub use wild_receives::WildMatch;
 
 #[cfg(test)]
 mod flow_tests;
 #[cfg(test)]
-mod group_tests;
-#[cfg(test)]
 mod harness;
-#[cfg(test)]
-mod received_tests;
 #[cfg(test)]
 mod remote_get_tests;
 #[cfg(test)]

@@ -6,9 +6,9 @@
 //! are kept only once some receive or probe used the class.
 
 use crate::bins::{BinLink, Bins, CLASSES, Key};
+use crate::groups::wild_receives::WildReceives;
 use crate::requests::{EngineRequest, UnexpectedMessage};
 use crate::types::{Envelope, Pattern};
-use crate::wild_receives::WildReceives;
 use rejoin_channel_table::slab::{NIL, Slab};
 
 /// Posted receives and unexpected messages.

@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
-use crate::log_space::{LogBlock, LogSpace};
+use crate::groups::log_space::{LogBlock, LogSpace};
 
 /// Smallest size class, as a power of two.
 const SMALLEST: u32 = 6;

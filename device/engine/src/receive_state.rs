@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use rejoin_channel_table::ids::{Rank, Ssn};
 
-use crate::logged_runs::LoggedRuns;
+use crate::groups::logged_runs::LoggedRuns;
 use crate::types::{Envelope, Segment};
 
 /// A whole message that is to be logged.

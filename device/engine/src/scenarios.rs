@@ -313,6 +313,24 @@ fn frames_carry_the_epoch_and_later_ones_wait() {
     assert!(receiver.is_complete(id));
 }
 
+/// What such a frame acknowledges is in the sender's image: the receiver takes its own first.
+#[test]
+fn a_frame_that_is_sent_again_carries_the_present_epoch() {
+    let mut world = World::linked(Config::default(), 2);
+    world.send(0, 1, 0, b"again", MessageMode::Standard);
+    world.write(0, 1, 1000);
+    world.cut(0, 1);
+    for node in &mut world.nodes {
+        node.engine.set_epoch(Epoch(2));
+    }
+    world.connect_all();
+    world.write(0, 1, 1000);
+    let bytes = world.whole(0, 1);
+    let at = bytes.len() - HEADER_LEN - 5;
+    let header = Header::decode(bytes[at..at + HEADER_LEN].try_into().unwrap()).unwrap();
+    assert_eq!((header.kind, header.epoch), (FrameKind::Eager, Epoch(2)));
+}
+
 #[test]
 fn a_resume_of_a_later_epoch_acknowledges_nothing_before_the_image() {
     let mut world = World::linked(Config::default(), 2);

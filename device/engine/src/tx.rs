@@ -406,9 +406,10 @@ pub(crate) fn detach<'a>(
             let SentBody::User(from, _) = *body else {
                 return Detach::Wait;
             };
-            *body = SentBody::Kept(match channel.across {
-                true => core.pool.take_logged(from.len),
-                false => core.pool.take(from.len),
+            *body = SentBody::Kept(if channel.across {
+                core.pool.take_logged(from.len)
+            } else {
+                core.pool.take(from.len)
             });
             channel.tx.detached += from.len;
             core.update_send(request, |send| send.needs_ack = false);

@@ -12,13 +12,18 @@ use std::time::{Duration, Instant};
 
 use rejoin_channel_table::ids::Rank;
 use rejoin_channel_table::{Address, Dialer};
+use rejoin_engine::Engine;
 use rejoin_wire::{ToManager, Transport};
 use socket2::Socket;
 
-use super::Device;
 use crate::error::{Error, Result, text_of};
 use crate::events::PollToken;
-use crate::links::{PendingConnection, address_text, is_local, sooner, wanted_transport};
+use crate::job_member::JobMember;
+use crate::links::{
+    Links, PendingConnection, RankListeners, address_text, is_local, wanted_transport,
+};
+use crate::manager::ManagerChannel;
+use crate::meter::Meter;
 use crate::os;
 use crate::transport::{self, TransportId, WireupFailure};
 
@@ -28,66 +33,44 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
 /// sooner.
 const LOOK_UP_PATIENCE: Duration = Duration::from_secs(1);
 
-impl Device {
+/// Dials peers, and judges what becomes of the attempts. Makes no link: the handshake does that.
+pub(super) struct DialHandler<'a> {
+    pub(super) member: &'a JobMember,
+    /// Which peers messages wait for.
+    pub(super) engine: &'a Engine,
+    pub(super) meter: &'a mut Meter,
+    pub(super) links: &'a mut Links,
+    /// Whether this rank listens at a local address.
+    pub(super) listeners: &'a RankListeners,
+    pub(super) manager: &'a mut ManagerChannel,
+}
+
+impl DialHandler<'_> {
     /// Has a link to `rank` established: dials now, or later when an attempt has just failed.
-    pub(super) fn want_link(&mut self, rank: Rank) -> Result<()> {
+    /// Returns the connection whose handshake begins.
+    pub(super) fn want_link(&mut self, rank: Rank) -> Result<Option<PollToken>> {
         if !self.links.is_null(rank) || rank == self.member.rank() {
-            return Ok(());
+            return Ok(None);
         }
         let due = self.links.dial(rank).not_before();
         if due.is_some_and(|due| due > Instant::now()) {
             self.links.list_redial(rank);
-            return Ok(());
+            return Ok(None);
         }
         self.dial(rank)
     }
 
-    /// Dials every peer whose time has come, and gives up connections whose time is over. Returns
-    /// the time of the next call.
-    pub(super) fn run_timers(&mut self) -> Result<Option<Instant>> {
-        if !self.links.has_timers() {
-            return Ok(None);
-        }
-        let now = Instant::now();
-        let mut next = None;
-        let mut first = Ok(());
-        for rank in self.links.take_redials() {
-            match self.links.dial(rank).not_before() {
-                Some(due) if due > now => {
-                    next = sooner(next, Some(due));
-                    self.links.list_redial(rank);
-                }
-                _ if self.links.is_null(rank) => {
-                    first = first.and(self.dial(rank));
-                    next = sooner(next, self.links.dial(rank).not_before());
-                }
-                _ => {}
-            }
-        }
-        let (late, due) = self.links.late(now);
-        next = sooner(next, due);
-        for token in late {
-            let Some(pending) = self.links.pending_at(token) else {
-                continue;
-            };
-            // A peer that took the connection and is silent computes: no failure.
-            let counts = !pending.is_connected();
-            let why = format!("no sign of {} in time", pending.waiting_for());
-            first = first.and(self.attempt_ended(token, &why, counts));
-        }
-        first.map(|()| next)
-    }
-
-    /// Begins an attempt at the first address to which the system allows a connection.
-    fn dial(&mut self, rank: Rank) -> Result<()> {
+    /// Begins an attempt at the first address to which the system allows a connection. Returns that
+    /// connection.
+    pub(super) fn dial(&mut self, rank: Rank) -> Result<Option<PollToken>> {
         if self.links.book().card(rank).is_none() {
-            return self.look_up(rank);
+            return self.look_up(rank).map(|()| None);
         }
         self.learn_addresses(rank);
         let count = self.links.dial(rank).addresses().len();
         if count == 0 {
-            return self
-                .all_addresses_failed(rank, "its business card has no address that leads there");
+            let why = "its business card has no address that leads there";
+            return self.all_addresses_failed(rank, why).map(|()| None);
         }
         let mut last = String::new();
         for _ in 0..count {
@@ -106,7 +89,7 @@ impl Device {
                 break;
             }
         }
-        self.all_addresses_failed(rank, &last)
+        self.all_addresses_failed(rank, &last).map(|()| None)
     }
 
     /// The system has refused a connection to every address: the next attempt follows a pause.
@@ -133,9 +116,9 @@ impl Device {
         Ok(())
     }
 
-    fn begin(&mut self, rank: Rank, socket: Socket, address: Address) -> Result<()> {
+    fn begin(&mut self, rank: Rank, socket: Socket, address: Address) -> Result<Option<PollToken>> {
         let Ok((attempt, incarnation)) = self.links.begin_attempt(rank) else {
-            return Ok(());
+            return Ok(None);
         };
         let mut nonce = [0; 32];
         os::random(&mut nonce)?;
@@ -147,8 +130,7 @@ impl Device {
         let pending = PendingConnection::dialed(socket, address, dialer, out, until);
         let token = self.links.add_pending(pending)?;
         self.links.dial(rank).begin(token);
-        // Over loopback the connection is established at once.
-        self.handshake_event(token).map(|_| ())
+        Ok(Some(token))
     }
 
     fn learn_addresses(&mut self, rank: Rank) {
@@ -168,12 +150,13 @@ impl Device {
         self.links.dial(rank).learn(addresses);
     }
 
-    /// A connection in its handshake failed.
-    pub(super) fn attempt_failed(&mut self, token: PollToken, why: &str) -> Result<()> {
-        self.attempt_ended(token, why, true)
-    }
-
-    fn attempt_ended(&mut self, token: PollToken, why: &str, counts: bool) -> Result<()> {
+    /// A connection in its handshake is over. `counts`: that is a failure to reach the peer.
+    pub(super) fn attempt_ended(
+        &mut self,
+        token: PollToken,
+        why: &str,
+        counts: bool,
+    ) -> Result<()> {
         let Some(pending) = self.links.take_pending(token) else {
             return Ok(());
         };
@@ -216,7 +199,7 @@ impl Device {
             if needed && comes_back {
                 // The managers end the job if its group does not come back.
                 dial.clear_failures();
-                let host = self.host_of(rank).to_owned();
+                let host = self.links.host_of(rank).to_owned();
                 let text = format!("still waits for rank {rank} on host {host}: {why}");
                 self.manager.note(true, text)?;
                 return Ok(true);
@@ -231,7 +214,7 @@ impl Device {
     }
 
     fn unreachable(&mut self, rank: Rank) -> Error {
-        let host = self.host_of(rank).to_owned();
+        let host = self.links.host_of(rank).to_owned();
         let seconds = self.member.options().connect_timeout.as_secs_f64();
         let dial = self.links.dial(rank);
         Error::Unreachable {
@@ -254,5 +237,51 @@ impl Device {
             }
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::Poller;
+    use crate::testing::identity;
+    use crate::{Device, Options};
+    use rejoin_channel_table::{AddressBook, BusinessCard, Incarnation};
+    use rejoin_engine::Config;
+
+    /// Rank 0 of two, where rank 1 has this card.
+    fn device_beside(card: BusinessCard) -> Device {
+        let mut device = Device::alone(Options::default()).expect("a device");
+        let own = device.card().clone();
+        let book = AddressBook::new(vec![(Incarnation(0), own), (Incarnation(0), card)]);
+        let poller = Poller::new(&device.waker).expect("an epoll instance");
+        device.links = Links::new(identity(0), book, poller, 1);
+        device.engine = Engine::new(Config::default(), Rank(0), 2);
+        device
+    }
+
+    #[test]
+    fn a_dial_begins_a_connection_and_leaves_the_handshake_to_others() {
+        let listening = Device::alone(Options::default()).expect("a peer");
+        let mut device = device_beside(listening.card().clone());
+        let mut dials = dial_handler!(device, device.listeners);
+        let begun = dials.want_link(Rank(1)).expect("an address");
+        let token = begun.expect("a connection");
+        assert_eq!(dials.want_link(Rank(1)).expect("it is dialed"), None);
+        let pending = device
+            .links
+            .pending_at(token)
+            .expect("it is in its handshake");
+        assert_eq!(pending.peer(), Some(Rank(1)));
+        assert!(device.links.token_of(Rank(1)).is_none());
+    }
+
+    #[test]
+    fn a_peer_without_an_address_is_dialed_again_later() {
+        let mut device = device_beside(BusinessCard::default());
+        let mut dials = dial_handler!(device, device.listeners);
+        assert_eq!(dials.want_link(Rank(1)).expect("a first failure"), None);
+        assert!(device.links.has_timers() && device.links.is_null(Rank(1)));
+        assert_eq!(device.links.take_redials(), [Rank(1)]);
     }
 }

@@ -11,12 +11,8 @@ use super::{Caller, Device};
 use crate::error::Result;
 use crate::links;
 use crate::program_memory;
+use crate::progress::cadences::{POLLS_BEFORE_POST, SLOW_PATH_EVERY};
 use crate::transport::{Endpoint, Fault, MakeHeader, SendOutcome};
-
-/// Calls after which the slow path makes a pass of progress.
-const PASS_AFTER: u32 = 256;
-/// Polls of the link before a receive is posted: about as long as an answer takes.
-const POLLS: u32 = 100;
 
 /// A short message that the engine keeps once there is room for it. No closure, so that it is
 /// inlined at both of its places.
@@ -72,7 +68,7 @@ impl Device {
     ) -> SendOutcome {
         // What is not stored must not be seen by others.
         let stored = !self.engine.any_to_record();
-        let Some(rank_log) = self.determinants.as_mut().filter(|_| stored) else {
+        let Some(rank_log) = self.logs.determinants.as_mut().filter(|_| stored) else {
             return SendOutcome::Untried;
         };
         if !rank_log.log().count_live_send() {
@@ -150,7 +146,7 @@ impl Device {
         let Some(token) = self.links.token_of(rank) else {
             return Ok(());
         };
-        self.write_failed(rank, token, fault).map(drop)
+        self.links().write_failed(rank, token, fault).map(drop)
     }
 
     /// Receives a message of few bytes that is there, or comes at once, and that no other receive
@@ -187,7 +183,7 @@ impl Device {
     /// As [`Device::progress`].
     #[cold]
     pub fn write_acks(&mut self) -> Result<()> {
-        self.flush_ready().map(|_| ())
+        self.passes().flush_ready().map(|_| ())
     }
 
     /// The short message that is next on the link of this peer, or comes at once, if it matches the
@@ -210,7 +206,7 @@ impl Device {
         let mut polls_left = if self.progress.spin.is_never() {
             1
         } else {
-            POLLS
+            POLLS_BEFORE_POST
         };
         let header = loop {
             if let Some(header) = endpoint.try_recv() {
@@ -229,7 +225,9 @@ impl Device {
         let stats = &mut self.meter.stats;
         stats.frames_in += 1;
         stats.short_in += 1;
-        self.log_received();
+        if self.engine.any_received() {
+            self.logs().log_received();
+        }
         Some(done)
     }
 
@@ -254,7 +252,7 @@ impl Device {
     /// Whether nothing needs the slow path, which writes all deferred sends, to any peer.
     #[inline(always)]
     fn may_take_fast_path(&mut self) -> bool {
-        !self.progress.next_pass().is_multiple_of(PASS_AFTER)
+        !self.progress.next_pass().is_multiple_of(SLOW_PATH_EVERY)
             && !self.engine.any_ready()
             && !self.recovery.is_pending()
             && self.progress.detaches_none()

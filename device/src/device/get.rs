@@ -3,11 +3,13 @@
 //!
 //! Bodies are cut into parts, which both sides copy. To share a short body would cost more.
 
-use rejoin_channel_table::ids::Rank;
-use rejoin_engine::RemoteGet;
+use rejoin_engine::{Engine, RemoteGet};
 
-use super::Device;
+use crate::job_member::JobMember;
+use crate::links::Links;
+use crate::meter::Meter;
 use crate::program_memory;
+use crate::progress::ProgressState;
 use crate::transport::{Endpoint, GetPart, MAX_GET_PARTS as MOST};
 
 /// Most bytes of a part: one side waits for the other at the last part.
@@ -17,29 +19,23 @@ const SHARE_MIN: usize = 64 << 10;
 /// Bodies are cut where pages of theirs may end.
 const PAGE: usize = 4096;
 
-impl Device {
-    /// Tells the engine, once it is known, which side of the link to a rank can read the other's
-    /// memory.
-    #[inline]
-    pub(crate) fn learn_access(&mut self, rank: Rank) {
-        let Some(live) = self.links.live_to(rank) else {
-            return;
-        };
-        if let Some((ours, theirs)) = live.learn_access() {
-            self.engine.set_remote_access(rank, ours, theirs);
-        }
-    }
+/// Copies bodies between memories of processes. Makes and drops no link.
+pub(super) struct GetHandler<'a> {
+    pub(super) member: &'a JobMember,
+    pub(super) engine: &'a mut Engine,
+    pub(super) meter: &'a mut Meter,
+    pub(super) links: &'a mut Links,
+    /// Whether the rank has a core of its own, and how waits for the other side are reported.
+    pub(super) progress: &'a ProgressState,
+}
 
-    /// Copies the bodies that the engine asks for; true if there were any.
-    #[inline]
-    pub(crate) fn get_all(&mut self) -> bool {
-        let mut next = self.engine.next_get();
-        let any = next.is_some();
+impl GetHandler<'_> {
+    /// Copies the bodies that the engine asks for, from the first one on.
+    pub(super) fn get_from(&mut self, first: RemoteGet) {
+        let mut next = Some(first);
         while let Some(first) = next {
             next = self.get_with(first);
         }
-        self.log_received();
-        any
     }
 
     /// Copies a body and the next ones of the same sender; returns the first one of another.
@@ -83,7 +79,7 @@ struct Batch {
     /// How many parts each has.
     counts: [usize; MOST],
     count: usize,
-    /// Parts of all.
+    /// Number of parts of all bodies.
     all: usize,
 }
 

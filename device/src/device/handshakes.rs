@@ -1,17 +1,17 @@
-//! Handshakes over sockets: accepting, answering, and turning a connection into a link.
+//! Handshakes over sockets: answering, and turning a connection into a link.
 
 use std::io;
 use std::time::Duration;
 
 use rejoin_channel_table::ids::{Attempt, Rank};
-use rejoin_channel_table::{Acceptor, Established, HandshakeRefusal, Proved, Resume};
+use rejoin_channel_table::{Established, HandshakeRefusal, Proved, Resume};
 
-use super::Device;
-use crate::error::{Result, text_of};
+use super::dialing::DialHandler;
+use super::link_handler::LinkHandler;
+use crate::error::Result;
 use crate::events::PollToken;
-use crate::links::{HandshakeRequest, Live, PendingConnection};
-use crate::os;
-use crate::transport::{Accepted, Copies, Endpoint, TransportId};
+use crate::links::{HandshakeRequest, Live, PendingConnection, RankListeners};
+use crate::transport::{Copies, Endpoint, TransportId};
 
 /// Pause after a refusal that asks for one: the peer is behind, or wins with its own attempt.
 const REFUSED_PAUSE: Duration = Duration::from_millis(20);
@@ -20,14 +20,14 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(20);
 enum Next {
     /// The handshake continues over this connection.
     Stay(Box<PendingConnection>),
-    /// It is a link now; so many bytes behind the handshake lie at this place of the staging.
+    /// The connection is a link now; bytes behind the handshake lie at this place of the staging.
     Live {
         pending: Box<PendingConnection>,
         rank: Rank,
         from: usize,
         until: usize,
     },
-    /// The handshake failed.
+    /// The handshake failed, for this reason.
     Fail(Box<PendingConnection>, String),
 }
 
@@ -39,61 +39,27 @@ impl Next {
     }
 }
 
-impl Device {
-    /// Takes all connections that wait at a listener.
-    pub(super) fn accept_all(&mut self, number: u32) -> Result<bool> {
-        let mut any = false;
-        loop {
-            if !self.links.may_accept() && !self.make_room() {
-                self.listeners.accept_later();
-                break;
-            }
-            let Some(accepted) = self.listeners.accept(number) else {
-                break;
-            };
-            any = true;
-            let Accepted { socket, local } = match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    // For example, no descriptors are left. The listener is polled again in a
-                    // while, because its edge has passed.
-                    self.listeners.accept_later();
-                    let (me, why) = (self.member.rank(), text_of(&error));
-                    tracing::warn!("rank {me}: accept: {why}");
-                    break;
-                }
-            };
-            let mut nonce = [0; 32];
-            os::random(&mut nonce)?;
-            let acceptor = Acceptor::new(self.member.identity(), nonce);
-            let pending = PendingConnection::accepted(socket, local, acceptor);
-            let token = self.links.add_pending(pending)?;
-            self.handshake_event(token)?;
-        }
-        Ok(any)
+/// Makes links of connections, and drops those that they replace.
+pub(super) struct HandshakeHandler<'a, 'b> {
+    pub(super) link: &'a mut LinkHandler<'b>,
+    /// For the next attempt, if this one fails.
+    pub(super) listeners: &'a RankListeners,
+}
+
+impl HandshakeHandler<'_, '_> {
+    fn dials(&mut self) -> DialHandler<'_> {
+        dial_handler!(self.link, self.listeners)
     }
 
-    /// With too many incoming connections: drops the oldest that has been silent for a while. A
-    /// dialing rank identifies itself at once.
-    fn make_room(&mut self) -> bool {
-        let dropped = self.links.drop_silent();
-        self.meter.stats.strangers += u64::from(dropped);
-        dropped
-    }
-
-    /// Continues a handshake as far as it can go now; true if it moved.
-    pub(super) fn handshake_event(&mut self, token: PollToken) -> Result<bool> {
-        // A resume tells the peer which of its messages were matched.
-        if self.engine.any_to_record() {
-            self.store_matches()?;
-        }
-        self.await_stable_determinants()?;
-        let Some(pending) = self.links.lift(token) else {
+    /// Continues a handshake as far as it can go now; true if it moved. What the engine has matched
+    /// must be stored: a resume tells the peer about that.
+    pub(super) fn continue_handshake(&mut self, token: PollToken) -> Result<bool> {
+        let Some(pending) = self.link.links.lift(token) else {
             return Ok(false);
         };
         match self.advance(token, pending) {
             Next::Stay(pending) => {
-                self.links.put_back(token, pending);
+                self.link.links.put_back(token, pending);
                 Ok(false)
             }
             Next::Live {
@@ -106,8 +72,8 @@ impl Device {
                 Ok(true)
             }
             Next::Fail(pending, why) => {
-                self.links.put_back(token, pending);
-                self.attempt_failed(token, &why)?;
+                self.link.links.put_back(token, pending);
+                self.dials().attempt_ended(token, &why, true)?;
                 Ok(true)
             }
         }
@@ -121,7 +87,7 @@ impl Device {
             Err(error) => return Next::broke(pending, &error),
         }
         if let (false, Some((rank, _))) = (was_connected, pending.dials()) {
-            pending.wait_for_answer(self.links.dial(rank).answer_patience());
+            pending.wait_for_answer(self.link.links.dial(rank).answer_patience());
         }
         loop {
             match pending.flush() {
@@ -134,7 +100,7 @@ impl Device {
             if pending.is_closing() {
                 return Next::Stay(pending);
             }
-            let count = match pending.read(self.progress.staging()) {
+            let count = match pending.read(self.link.progress.staging()) {
                 Ok(Some(count)) => count,
                 Ok(None) => return Next::Stay(pending),
                 Err(error) => return Next::broke(pending, &error),
@@ -174,8 +140,8 @@ impl Device {
         at: usize,
         end: usize,
     ) -> (usize, Step) {
-        let bytes = &self.progress.staging()[at..end];
-        let (taken, said) = pending.feed(self.manager.key(), self.links.book(), bytes);
+        let bytes = &self.link.progress.staging()[at..end];
+        let (taken, said) = pending.feed(self.link.manager.key(), self.link.links.book(), bytes);
         let step = match said {
             HandshakeRequest::Nothing => Step::More,
             HandshakeRequest::Prove(rank, attempt) => self.prove(pending, rank, attempt),
@@ -187,13 +153,13 @@ impl Device {
     }
 
     fn prove(&mut self, pending: &mut PendingConnection, rank: Rank, attempt: Attempt) -> Step {
-        let seen = match self.links.prove(rank, attempt) {
+        let seen = match self.link.links.prove(rank, attempt) {
             Ok(seen) => seen,
             Err(error) => return Step::Fail(error.to_string()),
         };
-        let resume = self.engine.resume(rank);
-        let local_size = self.member.settings().local_size;
-        match pending.prove(self.manager.key(), seen, &resume, local_size) {
+        let resume = self.link.engine.resume(rank);
+        let local_size = self.link.member.settings().local_size;
+        match pending.prove(self.link.manager.key(), seen, &resume, local_size) {
             Ok(()) => Step::More,
             Err(why) => Step::Fail(why),
         }
@@ -212,7 +178,7 @@ impl Device {
         if let Some(later) = self.later(&opened.resume) {
             return later;
         }
-        if let Err(error) = self.links.accepted(opened, token) {
+        if let Err(error) = self.link.links.accepted(opened, token) {
             return Step::Fail(error.to_string());
         }
         self.link_up(rank, &opened.resume)
@@ -229,32 +195,32 @@ impl Device {
             return later;
         }
         if let Err(error) = pending.take_over() {
-            tracing::warn!("rank {}: link to {rank}: {error}", self.member.rank());
+            tracing::warn!("rank {}: link to {rank}: {error}", self.link.member.rank());
             return Step::Fail(error.to_string());
         }
-        let admission = match self.links.admit(proved, token) {
+        let admission = match self.link.links.admit(proved, token) {
             Ok(admission) => admission,
             Err(refusal) => {
-                pending.refuse(self.manager.key(), refusal);
+                pending.refuse(self.link.manager.key(), refusal);
                 return Step::Close;
             }
         };
         if let Some(old) = admission.closes {
-            let closed = self.links.close(old);
-            self.engine.link_down(rank);
+            let closed = self.link.links.close(old);
+            self.link.engine.link_down(rank);
             if let Some(closed) = closed {
-                self.meter.stats.doorbells += closed.doorbells;
+                self.link.meter.stats.doorbells += closed.doorbells;
                 // The next loss reports an error if there were too many: here the peer is back.
-                self.count_link(&closed);
+                self.link.count_link(&closed);
             }
-            self.meter.stats.links_lost += 1;
+            self.link.meter.stats.links_lost += 1;
         }
         if admission.abandons.is_some() {
-            self.links.abandon_dial(rank);
+            self.link.links.abandon_dial(rank);
         }
-        let resume = self.engine.resume(rank);
-        if let Err(why) = pending.accept(self.manager.key(), admission.renounced, &resume) {
-            self.links.null(rank);
+        let resume = self.link.engine.resume(rank);
+        if let Err(why) = pending.accept(self.link.manager.key(), admission.renounced, &resume) {
+            self.link.links.null(rank);
             return Step::Fail(why);
         }
         self.link_up(rank, &proved.resume)
@@ -263,19 +229,19 @@ impl Device {
     /// A resume is an ack: one of a later epoch ends the attempt before anything has moved. The
     /// next attempt comes after this rank's safe point.
     fn later(&mut self, resume: &Resume) -> Option<Step> {
-        let refused = self.engine.accepts_epoch(resume.epoch).err()?;
-        self.recovery.checkpoint().request(resume.epoch);
+        let refused = self.link.engine.accepts_epoch(resume.epoch).err()?;
+        self.link.recovery.checkpoint().request(resume.epoch);
         Some(Step::Fail(refused.to_string()))
     }
 
     /// Passes the peer's resume to the engine.
     fn link_up(&mut self, rank: Rank, resume: &Resume) -> Step {
-        self.begin_link(rank, resume);
-        match self.engine.link_up(rank, resume) {
+        self.link.begin_link(rank, resume);
+        match self.link.engine.link_up(rank, resume) {
             Ok(()) => Step::Live(rank),
             Err(error) => {
-                self.links.null(rank);
-                self.engine.link_down(rank);
+                self.link.links.null(rank);
+                self.link.engine.link_down(rank);
                 Step::Fail(error.to_string())
             }
         }
@@ -285,7 +251,7 @@ impl Device {
         if let (Some((rank, _)), HandshakeRefusal::Yield | HandshakeRefusal::PeerIsOlder { .. }) =
             (pending.dials(), refusal)
         {
-            self.links.redial_after(rank, REFUSED_PAUSE);
+            self.link.links.redial_after(rank, REFUSED_PAUSE);
         }
         if pending.has_sent_all() {
             Step::Fail(refusal.to_string())
@@ -304,32 +270,33 @@ impl Device {
         until: usize,
     ) -> Result<()> {
         let copies = Copies {
-            single: self.member.options().single_copy,
-            min_get: self.member.options().single_copy_min,
-            shared_cores: self.progress.spin.is_never(),
+            single: self.link.member.options().single_copy,
+            min_get: self.link.member.options().single_copy_min,
+            shared_cores: self.link.progress.spin.is_never(),
         };
         let (mut endpoint, ahead) = pending.into_endpoint(copies);
         let transport = endpoint.transport();
         // Its end may have come with the last bytes of the handshake, and is not announced again.
         endpoint.note_event();
-        self.links
+        self.link
+            .links
             .establish(token, Live::new(endpoint, rank, ahead));
         if transport == TransportId::SharedMemory {
-            let bytes = self.links.shared_bytes() as u64;
-            let stats = &mut self.meter.stats;
+            let bytes = self.link.links.shared_bytes() as u64;
+            let stats = &mut self.link.meter.stats;
             stats.rings_made += 1;
             stats.ring_bytes = stats.ring_bytes.max(bytes);
-            self.learn_access(rank);
+            self.link.learn_access(rank);
         }
-        self.meter.stats.links_made += 1;
-        self.dial_succeeded(rank, transport)?;
+        self.link.meter.stats.links_made += 1;
+        self.dials().dial_succeeded(rank, transport)?;
         // The socket beside shared memory brings wake-ups, and no frames.
         if until > from && transport != TransportId::SharedMemory {
-            self.progress.staging().copy_within(from..until, 0);
-            self.ingest(token, Some(until - from))?;
+            self.link.progress.staging().copy_within(from..until, 0);
+            self.link.ingest(token, Some(until - from))?;
         }
-        self.links.list_readable(token);
-        self.flush_link(rank)?;
+        self.link.links.list_readable(token);
+        self.link.flush_link(rank)?;
         Ok(())
     }
 }

@@ -11,40 +11,17 @@ use std::time::{Duration, Instant};
 
 use rejoin_channel_table::ids::Rank;
 
-use super::Device;
+use super::link_handler::LinkHandler;
 use crate::error::Result;
-use crate::events::PollToken;
+use crate::events::{PollToken, Readiness};
 use crate::links::LinkFault;
 use crate::transport::{Endpoint, Lost};
 
-/// Polls of epoll between two readings of the clock, which are the cost for a polling program.
-const POLLS_PER_CLOCK: u64 = 1024;
-
-impl Device {
-    /// While polling: checks the links when the last check is a second old. True if anything moved.
-    #[inline]
-    pub(super) fn check_links_now_and_then(&mut self) -> Result<bool> {
-        let stats = &self.meter.stats;
-        if !(stats.event_polls + stats.blocks).is_multiple_of(POLLS_PER_CLOCK) {
-            return Ok(false);
-        }
-        self.check_links_if_due()
-    }
-
-    /// The same after a wait that nothing has ended.
+impl LinkHandler<'_> {
+    /// Drops links whose other ends do not answer, and reads and writes the others. Returns whether
+    /// anything moved, and the events that have come meanwhile: the caller handles them.
     #[cold]
-    pub(super) fn check_links_if_due(&mut self) -> Result<bool> {
-        if self.progress.must_check() {
-            self.check_links()
-        } else {
-            Ok(false)
-        }
-    }
-
-    /// Drops links whose other ends do not answer, and reads and writes the others. True if
-    /// anything moved.
-    #[cold]
-    fn check_links(&mut self) -> Result<bool> {
+    pub(super) fn check_links(&mut self) -> Result<(bool, Vec<Readiness>)> {
         let now = Instant::now();
         let limit = self.member.options().link_timeout;
         let (mut dead, mut good) = (Vec::new(), Vec::new());
@@ -58,20 +35,24 @@ impl Device {
                 good.push((token, live.rank()));
             }
         }
-        let moved = !dead.is_empty();
+        let any_dead = !dead.is_empty();
         for token in dead {
             let seconds = limit.as_secs_f64();
             let why = format!("nothing has been acknowledged for {seconds} s");
             self.drop_link(token, LinkFault::Lost(Lost(why)))?;
         }
-        Ok(self.poll_behind_events(&good)? | moved)
+        let (moved, events) = self.poll_behind_events(&good)?;
+        Ok((any_dead | moved, events))
     }
 
     /// Reads every link, and writes full ones, as if an event had requested it. No link should
     /// move. If one moves without a pending event in epoll, an event was missed and is counted.
     /// This also continues a read or write that the system broke off because of the program's
     /// memory.
-    fn poll_behind_events(&mut self, links: &[(PollToken, Rank)]) -> Result<bool> {
+    fn poll_behind_events(
+        &mut self,
+        links: &[(PollToken, Rank)],
+    ) -> Result<(bool, Vec<Readiness>)> {
         let mut moved = Vec::new();
         for (token, rank) in links {
             let watched = self
@@ -83,16 +64,13 @@ impl Device {
             }
         }
         if moved.is_empty() {
-            return Ok(false);
+            return Ok((false, Vec::new()));
         }
         let mut events = Vec::new();
         self.links
             .wait_for_events(Some(Duration::ZERO), &mut events)?;
         let announced = |token: &&PollToken| events.iter().any(|event| event.token == **token);
         self.meter.stats.late += (moved.len() - moved.iter().filter(announced).count()) as u64;
-        for event in events {
-            self.event(event)?;
-        }
-        Ok(true)
+        Ok((true, events))
     }
 }

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use rejoin_channel_table::Resume;
 use rejoin_channel_table::ids::Rank;
 
-use super::Device;
+use super::link_handler::LinkHandler;
 use crate::error::{Error, Result};
 use crate::events::PollToken;
-use crate::links::{Closed, FlapStreak, LinkFault, MOST_BREACHES};
+use crate::links::{Closed, FlapStreak, LinkFault, MOST_BREACHES, Resumes};
 use crate::transport::Fault;
 
 /// How long the smaller rank waits for the larger rank to redial a lost link.
@@ -17,7 +17,7 @@ const REDIAL_DELAY: Duration = Duration::from_millis(4);
 /// Pause before a rank is dialed again after too many links without progress.
 const FLAP_PAUSE: Duration = Duration::from_millis(50);
 
-impl Device {
+impl LinkHandler<'_> {
     /// A link is broken: its handle is nulled, and the peer is dialed again.
     pub(super) fn drop_link(&mut self, token: PollToken, broken: LinkFault) -> Result<()> {
         let Some(closed) = self.links.close(token) else {
@@ -66,10 +66,14 @@ impl Device {
     ) -> Error {
         Error::Buffer {
             rank,
-            host: self.host_of(rank).to_owned(),
+            host: self.host_of(rank),
             operation,
             problem,
         }
+    }
+
+    fn host_of(&self, rank: Rank) -> String {
+        self.links.host_of(rank).to_owned()
     }
 
     /// After a live link was lost: the larger rank redials at once.
@@ -82,17 +86,21 @@ impl Device {
         } else {
             REDIAL_DELAY
         };
-        let pause = match self.links.dial(rank).flaps().is_over_limit() {
-            true => pause + FLAP_PAUSE,
-            false => pause,
+        let pause = if self.links.dial(rank).flaps().is_over_limit() {
+            pause + FLAP_PAUSE
+        } else {
+            pause
         };
         self.links.redial_after(rank, pause);
     }
 
     /// A link to `rank` is established; `theirs` is the resume of the peer.
     pub(super) fn begin_link(&mut self, rank: Rank, theirs: &Resume) {
-        let ours = self.engine.resume(rank);
-        self.links.dial(rank).flaps().begin((theirs.clone(), ours));
+        let (theirs, ours) = (theirs.clone(), self.engine.resume(rank));
+        self.links
+            .dial(rank)
+            .flaps()
+            .begin(Resumes { theirs, ours });
     }
 
     /// A link is lost. Returns whether too many links in succession made no progress, for as long
@@ -124,7 +132,7 @@ impl Device {
         let links = self.links.dial(rank).flaps().links();
         Err(Error::LinkFlapping {
             rank,
-            host: self.host_of(rank).to_owned(),
+            host: self.host_of(rank),
             links,
             last: why.to_owned(),
         })
@@ -144,7 +152,7 @@ impl Device {
         }
         Err(Error::Refused {
             rank,
-            host: self.host_of(rank).to_owned(),
+            host: self.host_of(rank),
             operation: "receive",
             problem: format!("{MOST_BREACHES} links were dropped for what came over them: {why}"),
         })

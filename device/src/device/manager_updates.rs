@@ -1,17 +1,55 @@
 //! Messages of the manager while the job runs.
 
+use std::time::{Duration, Instant};
+
 use rejoin_channel_table::BusinessCard;
 use rejoin_channel_table::ids::{Incarnation, Rank};
-use rejoin_wire::FromManager;
+use rejoin_ckpt::checkpoint_request;
+use rejoin_engine::Engine;
+use rejoin_wire::{FromManager, SignalRequest};
 
-use super::Device;
-use crate::error::Result;
-use crate::manager;
-use crate::recovery::MoveImage;
+use super::log_handler::LogHandler;
+use super::returned_peers::ReturnedPeersHandler;
+use crate::error::{Error, Result};
+use crate::job_member::JobMember;
+use crate::links::Links;
+use crate::log::DeviceLogs;
+use crate::manager::{self, ManagerChannel};
+use crate::meter::Meter;
+use crate::recovery::{MoveImage, RankRecovery};
+use crate::served_peers::ServedPeers;
 
-impl Device {
-    /// Reads the manager's messages.
-    pub(super) fn read_manager_messages(&mut self) -> Result<bool> {
+/// How long logs may take to be stored, before a rank that waits for nothing else gives up.
+pub(super) const STORE_LIMIT: Duration = Duration::from_secs(60);
+
+/// Takes the manager's messages: they may close links and request images, and never read, write or
+/// dial a link.
+pub(super) struct ManagerHandler<'a> {
+    pub(super) member: &'a JobMember,
+    pub(super) engine: &'a mut Engine,
+    pub(super) meter: &'a mut Meter,
+    pub(super) links: &'a mut Links,
+    pub(super) manager: &'a mut ManagerChannel,
+    pub(super) recovery: &'a mut RankRecovery,
+    pub(super) logs: &'a mut DeviceLogs,
+    pub(super) served: &'a mut ServedPeers,
+}
+
+impl ManagerHandler<'_> {
+    pub(super) fn logs(&mut self) -> LogHandler<'_> {
+        log_handler!(self)
+    }
+
+    fn returned_peers(&mut self) -> ReturnedPeersHandler<'_> {
+        ReturnedPeersHandler {
+            engine: self.engine,
+            manager: self.manager,
+            served: self.served,
+        }
+    }
+
+    /// Reads the manager's messages; true if there was one that may end a wait.
+    pub(super) fn read(&mut self) -> Result<bool> {
         let mut moved = false;
         let present = self.member.identity().generation;
         while let Some(message) = self.manager.receive()? {
@@ -56,9 +94,11 @@ impl Device {
                 | FromManager::Card { generation, .. }
                     if generation != present => {}
                 FromManager::AllFinalized { .. } => self.manager.finalized(),
-                FromManager::DeterminantsStored { mark } => self.determinants_stored(mark),
-                FromManager::ReceivedStored { position } => self.received_stored(position)?,
-                FromManager::GroupCommitted { epoch, .. } => self.group_committed(epoch)?,
+                FromManager::DeterminantsStored { mark } => self.logs.determinants_stored(mark),
+                FromManager::ReceivedStored { position } => {
+                    self.logs().received_stored(position)?
+                }
+                FromManager::GroupCommitted { epoch, .. } => self.logs().group_committed(epoch)?,
                 FromManager::RegionsNumber { epoch, .. } => {
                     self.recovery.region_answers().give_number(epoch);
                 }
@@ -82,9 +122,9 @@ impl Device {
 
     /// A rank has a new incarnation, or another host, or its card has come.
     fn updated(&mut self, rank: Rank, incarnation: Incarnation, card: BusinessCard) -> Result<()> {
-        self.record_dependencies();
-        self.note_ends(rank, &card.log_ends);
-        self.return_if_orphan()?;
+        self.logs().record_dependencies();
+        self.logs.note_ends(rank, &card.log_ends);
+        self.logs().return_if_orphan()?;
         let is_new = self.links.book().incarnation(rank) != Some(incarnation);
         let Some(closed) = self.links.update(rank, incarnation, card) else {
             return Ok(());
@@ -101,9 +141,83 @@ impl Device {
         if self.engine.tx_waiting(rank) {
             self.links.list_redial(rank);
         }
-        match is_new {
-            true => self.note_returned(rank),
-            false => Ok(()),
+        if is_new {
+            self.returned_peers().note_returned(rank)
+        } else {
+            Ok(())
         }
+    }
+
+    /// Takes over a request that came by signal and was not met in its handler.
+    ///
+    /// # Errors
+    /// A manager that cannot be understood.
+    pub(super) fn take_signalled_request(&mut self) -> Result<()> {
+        if checkpoint_request::is_pending()
+            && let Some(number) = checkpoint_request::take_pending()
+            && !self.note_request(SignalRequest::decode(number))
+        {
+            // It is about something else, which the socket says.
+            self.read()?;
+            self.returned_peers().serve_later()?;
+        }
+        Ok(())
+    }
+
+    /// Notes the checkpoint that is requested. Returns whether that is another one than the rank is
+    /// in already.
+    pub(super) fn note_request(&mut self, request: SignalRequest) -> bool {
+        let SignalRequest::Checkpoint(epoch) = request else {
+            return false;
+        };
+        self.recovery.request(epoch, self.engine.epoch());
+        epoch > self.engine.epoch()
+    }
+
+    /// Waits for the manager, and reads what it says. Returns how long that took, for limits: the
+    /// rank may be suspended meanwhile, which lasts as long as it lasts.
+    pub(super) fn await_messages(&mut self) -> Result<Duration> {
+        const PAUSE: Duration = Duration::from_secs(1);
+        let start = Instant::now();
+        self.manager.await_message(PAUSE);
+        self.read()?;
+        Ok(start.elapsed().min(PAUSE))
+    }
+
+    /// Stores the matches that were made, and waits until all determinants are stored as the user
+    /// wants.
+    ///
+    /// # Errors
+    /// They are not in a minute.
+    pub(super) fn await_stable_determinants(&mut self) -> Result<()> {
+        if self.engine.any_to_record() {
+            self.logs().store_matches()?;
+        }
+        let mut waited = Duration::ZERO;
+        while !self.logs().are_determinants_stable()? {
+            // Otherwise, other ranks may have to return first. Central knows of all that are lost.
+            if waited > STORE_LIMIT && !self.logs.is_optimistic() {
+                let seconds = STORE_LIMIT.as_secs();
+                return Err(Error::Manager {
+                    rank: self.member.rank(),
+                    problem: format!("it has not stored determinants for {seconds} s"),
+                });
+            }
+            waited += self.await_messages()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all is stable that this rank depends on: before an image, and before the end. If
+    /// that is lost, the rank returns. Ends with the job, which ends if a lost rank can't return.
+    ///
+    /// # Errors
+    /// A manager that cannot be spoken to.
+    pub(super) fn await_stable_image(&mut self) -> Result<()> {
+        if !self.logs.is_optimistic() {
+            return Ok(());
+        }
+        self.logs.note_action();
+        self.await_stable_determinants()
     }
 }

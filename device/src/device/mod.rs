@@ -1,20 +1,84 @@
 //! The calls of the MPI layer to the device.
+//!
+//! [`Device`] has the state. What changes several parts of it is a *handler*: a struct of
+//! references to exactly the parts that it may touch, made for one call. Each handler calls those
+//! below it only:
+//!
+//! ```text
+//! Device             messages, fast path, waits of the program; images and returns
+//!   ImageHandler     takes and reports images              safe_point.rs, move_away.rs
+//!   ProgressHandler  passes, waits, new connections        passes.rs, waits.rs, connecting.rs
+//!     StallHandler       reports of long waits             stall_report.rs
+//!     HandshakeHandler   makes links of connections        handshakes.rs
+//!     DialHandler        dials, and gives up               dialing.rs
+//!   ManagerHandler   the manager's messages                manager_updates.rs
+//!     ReturnedPeersHandler   who needs messages            returned_peers.rs
+//!   LinkHandler      reads, writes, drops links            link_handler.rs, link_loss.rs,
+//!                                                          link_check.rs
+//!     GetHandler         copies between processes          get.rs
+//!   LogHandler       determinants, logged receives         log_handler.rs, optimistic.rs,
+//!                                                          receives_logged.rs
+//! ```
 
-mod await_links;
-mod determinants;
+/// The parts of a device, or of a handler, that a [`LogHandler`] may touch.
+macro_rules! log_handler {
+    ($of:expr) => {
+        $crate::device::log_handler::LogHandler {
+            member: &$of.member,
+            book: $of.links.book(),
+            engine: &mut $of.engine,
+            manager: &mut $of.manager,
+            logs: &mut $of.logs,
+        }
+    };
+}
+
+/// The same for a [`ManagerHandler`].
+macro_rules! manager_handler {
+    ($of:expr, $served:expr) => {
+        $crate::device::manager_updates::ManagerHandler {
+            member: &$of.member,
+            engine: &mut $of.engine,
+            meter: &mut $of.meter,
+            links: &mut $of.links,
+            manager: &mut $of.manager,
+            recovery: &mut $of.recovery,
+            logs: &mut $of.logs,
+            served: &mut $served,
+        }
+    };
+}
+
+/// The same for a [`DialHandler`].
+macro_rules! dial_handler {
+    ($of:expr, $listeners:expr) => {
+        $crate::device::dialing::DialHandler {
+            member: &$of.member,
+            engine: &$of.engine,
+            meter: &mut $of.meter,
+            links: &mut $of.links,
+            listeners: &$listeners,
+            manager: &mut $of.manager,
+        }
+    };
+}
+
+mod connecting;
 mod dialing;
 mod fast_path;
-mod finalize;
 mod get;
 mod handshakes;
-mod ingest;
 mod link_check;
+mod link_handler;
 mod link_loss;
+mod log_handler;
 mod manager_updates;
+mod messages;
 mod move_away;
 mod optimistic;
 mod passes;
-mod program_checkpoints;
+mod program_waits;
+mod rank_life;
 mod receives_logged;
 mod reopen;
 mod returned_peers;
@@ -22,60 +86,34 @@ pub mod safe_point;
 mod stall_report;
 mod startup;
 mod waits;
-mod writes;
 
-pub use finalize::Counters;
+pub use messages::{Caller, Mode};
+pub use rank_life::Counters;
 
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::time::Duration;
 
 use rejoin_channel_table::BusinessCard;
 use rejoin_channel_table::ids::{Identity, Rank};
-use rejoin_engine::{
-    Completion, Config, Engine, Envelope, MIN_GET, MsgId, Pattern, Probe, ReqId, Sent,
-};
+use rejoin_engine::{Config, Engine};
 use rejoin_wire::{RankOptions, Transport};
 
-use crate::error::{Error, Result};
 use crate::events::Waker;
 use crate::job_locality::{JobLocality, LocalCost};
 use crate::job_member::JobMember;
 use crate::links::{Links, RankListeners};
+use crate::log::{Determinants, DeviceLogs, LogRoom, RankLog};
 use crate::manager::ManagerChannel;
 use crate::meter::{Meter, Stats};
-use crate::program_memory;
-use crate::progress::ProgressState;
-use crate::rank_log::RankLog;
-use crate::rank_receive_log::RankReceiveLog;
+use crate::progress::{Names, ProgressState};
 use crate::recovery::RankRecovery;
 use crate::served_peers::ServedPeers;
-use crate::transport::SendOutcome;
-
-/// Passes with a hinted link between two polls of epoll.
-const POLL_EVERY: u32 = 64;
-/// Longest body of a blocking send that is copied after its write. Copying a longer one takes about
-/// as long as to wait for its ack, and halves the rate of a program that only sends.
-const DETACH_MAX: usize = 128 << 10;
-
-/// When a nonblocking send completes (MPI-5.0 §3.4). The buffered and the ready mode are standard
-/// ones at this level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// When the buffer may be used again.
-    Standard,
-    /// Not before the message is matched.
-    Synchronous,
-}
-
-/// The kind of call that a send is made by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Caller {
-    /// It returns when the send is complete.
-    Blocking,
-    /// It may be one of a burst, whose messages share system calls.
-    Nonblocking,
-}
+use link_handler::LinkHandler;
+use log_handler::LogHandler;
+use manager_updates::ManagerHandler;
+use passes::ProgressHandler;
+use returned_peers::ReturnedPeersHandler;
+use safe_point::ImageHandler;
 
 /// The channel device of one rank.
 ///
@@ -113,10 +151,7 @@ pub struct Device {
     manager: ManagerChannel,
     recovery: RankRecovery,
     progress: ProgressState,
-    /// In logging modes.
-    determinants: Option<RankLog>,
-    /// Messages of other recovery groups that this rank has received.
-    receive_log: Option<RankReceiveLog>,
+    logs: DeviceLogs,
     /// Peers that need messages while the program computes.
     served: ServedPeers,
     /// The handle for other threads; `links` makes the descriptor behind it.
@@ -126,6 +161,51 @@ pub struct Device {
 }
 
 impl Device {
+    fn logs(&mut self) -> LogHandler<'_> {
+        log_handler!(self)
+    }
+
+    fn links(&mut self) -> LinkHandler<'_> {
+        self.passes().link
+    }
+
+    fn orders(&mut self) -> ManagerHandler<'_> {
+        manager_handler!(self, self.served)
+    }
+
+    fn returned_peers(&mut self) -> ReturnedPeersHandler<'_> {
+        ReturnedPeersHandler {
+            engine: &self.engine,
+            manager: &mut self.manager,
+            served: &mut self.served,
+        }
+    }
+
+    #[inline]
+    fn passes(&mut self) -> ProgressHandler<'_> {
+        ProgressHandler {
+            link: LinkHandler {
+                member: &self.member,
+                engine: &mut self.engine,
+                meter: &mut self.meter,
+                links: &mut self.links,
+                manager: &mut self.manager,
+                recovery: &mut self.recovery,
+                progress: &mut self.progress,
+                logs: &mut self.logs,
+            },
+            listeners: &mut self.listeners,
+            served: &mut self.served,
+        }
+    }
+
+    fn images(&mut self) -> ImageHandler<'_> {
+        ImageHandler {
+            orders: manager_handler!(self, self.served),
+            waker: &self.waker,
+        }
+    }
+
     /// This process's rank in the job.
     #[must_use]
     pub fn rank(&self) -> Rank {
@@ -144,7 +224,7 @@ impl Device {
         self.member.identity()
     }
 
-    /// Where this rank listens.
+    /// The business card of this rank: where it listens.
     #[must_use]
     pub fn card(&self) -> &BusinessCard {
         self.member.card()
@@ -153,7 +233,7 @@ impl Device {
     /// Name of the host that a rank runs on; empty for a rank outside the job.
     #[must_use]
     pub fn host_of(&self, rank: Rank) -> &str {
-        self.links.book().host(rank).unwrap_or_default()
+        self.links.host_of(rank)
     }
 
     /// The host that this process is on now: equal for ranks that can share memory.
@@ -200,6 +280,26 @@ impl Device {
         self.engine.config()
     }
 
+    /// The log of determinants; `None` outside logging modes.
+    #[inline]
+    pub fn determinants(&mut self) -> Option<&mut Determinants> {
+        if self.engine.any_dependency() {
+            self.logs().record_dependencies();
+        }
+        self.logs.determinants.as_mut().map(RankLog::log)
+    }
+
+    /// Records and repeats determinants by this log from now on. To be called before the program
+    /// uses the library.
+    pub fn set_determinants(&mut self, log: Determinants) {
+        self.logs.determinants = Some(RankLog::new(log, LogRoom::endless()));
+    }
+
+    /// How to call things in reports of long waits.
+    pub fn set_names(&mut self, names: Names) {
+        self.progress.stall.set_names(names);
+    }
+
     /// Counters of the device so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -217,343 +317,6 @@ impl Device {
         frames
             .wrapping_add(self.engine.moved())
             .wrapping_add(self.manager.messages())
-    }
-
-    /// Starts a send. Small messages are complete at once ([`ReqId::DONE`]).
-    ///
-    /// # Safety
-    /// `buf` is readable for `len` bytes and stays so, unmodified, until the request completes.
-    ///
-    /// # Errors
-    /// No such rank, or a peer that cannot be reached.
-    #[inline]
-    pub unsafe fn isend(
-        &mut self,
-        to: Rank,
-        env: Envelope,
-        buf: *const u8,
-        len: usize,
-        mode: Mode,
-    ) -> Result<ReqId> {
-        let nonblocking = Caller::Nonblocking;
-        // SAFETY: the caller's promise.
-        if mode == Mode::Standard && unsafe { self.send_eager(to, &env, buf, len, nonblocking)? } {
-            return Ok(ReqId::DONE);
-        }
-        // SAFETY: the caller's promise.
-        unsafe { self.continue_isend(to, env, buf, len, mode) }
-    }
-
-    /// The slow path of [`Device::isend`], for a message that [`Device::try_send`] could not send
-    /// ([`SendOutcome::WouldBlock`]).
-    ///
-    /// # Safety
-    /// As for [`Device::isend`].
-    ///
-    /// # Errors
-    /// As for [`Device::isend`].
-    pub unsafe fn continue_isend(
-        &mut self,
-        to: Rank,
-        env: Envelope,
-        buf: *const u8,
-        len: usize,
-        mode: Mode,
-    ) -> Result<ReqId> {
-        let mode = match mode {
-            Mode::Standard => rejoin_engine::MessageMode::Standard,
-            Mode::Synchronous => rejoin_engine::MessageMode::Synchronous,
-        };
-        // SAFETY: the caller's promise.
-        let (sent, small) = unsafe { self.issue_send(to, env, buf, len, mode, "isend")? };
-        if to == self.member.rank() {
-            self.copy_matched();
-        } else {
-            let long = !small && len <= self.engine.config().eager_max;
-            self.push_out(to, len, long)?;
-            self.expect_link(to);
-        }
-        Ok(match sent {
-            Sent::Done => ReqId::DONE,
-            Sent::Pending(request) => request,
-        })
-    }
-
-    /// A blocking standard send. `None`: complete. A message of medium length is written and then
-    /// copied, so that the caller need not wait for the receiver. Otherwise the caller waits for
-    /// the request: for the receiver's ack or finish.
-    ///
-    /// # Safety
-    /// As for [`Device::isend`].
-    ///
-    /// # Errors
-    /// As for [`Device::isend`].
-    #[inline]
-    pub unsafe fn send(
-        &mut self,
-        to: Rank,
-        env: Envelope,
-        buf: *const u8,
-        len: usize,
-    ) -> Result<Option<ReqId>> {
-        // SAFETY: the caller's promise.
-        if unsafe { self.send_eager(to, &env, buf, len, Caller::Blocking)? } {
-            return Ok(None);
-        }
-        // SAFETY: the caller's promise.
-        unsafe { self.continue_send(to, env, buf, len) }
-    }
-
-    /// The slow path of [`Device::send`], for a message that [`Device::try_send`] could not send
-    /// ([`SendOutcome::WouldBlock`]).
-    ///
-    /// # Safety
-    /// As for [`Device::isend`].
-    ///
-    /// # Errors
-    /// As for [`Device::isend`].
-    pub unsafe fn continue_send(
-        &mut self,
-        to: Rank,
-        env: Envelope,
-        buf: *const u8,
-        len: usize,
-    ) -> Result<Option<ReqId>> {
-        let copied = len <= DETACH_MAX;
-        let mode = if copied {
-            rejoin_engine::MessageMode::Blocking
-        } else {
-            rejoin_engine::MessageMode::Standard
-        };
-        // SAFETY: the caller's promise.
-        let (sent, _) = unsafe { self.issue_send(to, env, buf, len, mode, "send")? };
-        if to == self.member.rank() {
-            self.copy_matched();
-        } else {
-            self.flush_link(to)?;
-            self.poll_occasionally()?;
-            self.expect_link(to);
-        }
-        let Sent::Pending(request) = sent else {
-            return Ok(None);
-        };
-        if !copied {
-            return Ok(Some(request));
-        }
-        if program_memory::detach(&mut self.engine, request) {
-            self.engine.poll(request);
-            return Ok(None);
-        }
-        self.progress.detach_later(request);
-        Ok(Some(request))
-    }
-
-    /// A small message on a link that has nothing else to write. False: nothing was done, and the
-    /// engine is to plan it.
-    ///
-    /// # Safety
-    /// As for [`Device::isend`].
-    #[inline]
-    unsafe fn send_eager(
-        &mut self,
-        to: Rank,
-        env: &Envelope,
-        buf: *const u8,
-        len: usize,
-        caller: Caller,
-    ) -> Result<bool> {
-        // The slow path stores matches of wildcards before anything leaves.
-        self.note_action();
-        if self.engine.has_groups()
-            && (self.engine.any_to_record() || !self.are_determinants_stable()?)
-        {
-            return Ok(false);
-        }
-        // SAFETY: the caller's promise.
-        match unsafe { self.try_eager(to, env, buf, len, caller) } {
-            SendOutcome::Untried | SendOutcome::WouldBlock => return Ok(false),
-            SendOutcome::LinkLost(fault) => self.link_lost(to, *fault)?,
-            SendOutcome::Sent => self.inject_cut_of(to)?,
-        }
-        // Writes that nonblocking sends have deferred: later fast calls make no pass.
-        if caller == Caller::Blocking && self.engine.any_ready() {
-            self.flush_ready()?;
-        }
-        self.poll_occasionally()?;
-        Ok(true)
-    }
-
-    /// A program whose calls need no pass of progress, or that only sends, accepts and reads here
-    /// now and then.
-    ///
-    /// # Errors
-    /// As [`Device::progress`].
-    #[inline]
-    pub fn poll_occasionally(&mut self) -> Result<()> {
-        let poll_is_due = self.links.poll_is_due(self.progress.pass(), POLL_EVERY);
-        self.progress.next_pass();
-        if poll_is_due {
-            self.poll_events(Some(Duration::ZERO))?;
-        }
-        Ok(())
-    }
-
-    /// Gives a message to the engine; says whether it was small.
-    ///
-    /// # Safety
-    /// As for [`Device::isend`].
-    #[inline]
-    unsafe fn issue_send(
-        &mut self,
-        to: Rank,
-        env: Envelope,
-        buf: *const u8,
-        len: usize,
-        mode: rejoin_engine::MessageMode,
-        operation: &'static str,
-    ) -> Result<(Sent, bool)> {
-        self.note_action();
-        let segment = program_memory::segment(buf, len);
-        let small = self.engine.copies(len);
-        if len >= MIN_GET {
-            self.learn_access(to);
-        }
-        // SAFETY: the caller's promise.
-        let bytes = small.then(|| unsafe { program_memory::bytes(segment) });
-        match self.engine.send(to, env, segment, bytes, mode) {
-            Ok(sent) => Ok((sent, small)),
-            Err(error) => Err(self.refused_by_engine(to, operation, &error)),
-        }
-    }
-
-    #[cold]
-    fn refused_by_engine(
-        &self,
-        rank: Rank,
-        operation: &'static str,
-        error: &rejoin_engine::Error,
-    ) -> Error {
-        if let rejoin_engine::Error::NoSuchRank { rank, size } = *error {
-            return Error::NoSuchRank {
-                rank,
-                size,
-                operation,
-            };
-        }
-        let host = self.host_of(rank).to_owned();
-        Error::Refused {
-            rank,
-            host,
-            operation,
-            problem: error.to_string(),
-        }
-    }
-
-    /// Starts a receive.
-    ///
-    /// # Safety
-    /// `buf` is writable for `len` bytes, and nothing else uses it until the request completes.
-    ///
-    /// # Errors
-    /// No such rank.
-    #[inline]
-    pub unsafe fn irecv(&mut self, pattern: Pattern, buf: *mut u8, len: usize) -> Result<ReqId> {
-        self.note_action();
-        match self.engine.recv(pattern, program_memory::segment(buf, len)) {
-            Ok(request) => {
-                self.copy_matched();
-                Ok(request)
-            }
-            Err(error) => {
-                let rank = pattern.from.unwrap_or(self.member.rank());
-                Err(self.refused_by_engine(rank, "receive", &error))
-            }
-        }
-    }
-
-    /// Posts a receive without wildcards for which no message has come; `None`: nothing was done.
-    ///
-    /// # Safety
-    /// As for [`Device::irecv`].
-    #[inline(always)]
-    pub unsafe fn try_post(
-        &mut self,
-        pattern: &Pattern,
-        buf: *mut u8,
-        len: usize,
-    ) -> Option<ReqId> {
-        self.engine
-            .post_named(pattern, program_memory::segment(buf, len))
-    }
-
-    /// As [`Device::poll`], of a receive that got a whole message, and only of such.
-    #[inline(always)]
-    pub fn poll_whole(&mut self, request: ReqId) -> Option<Completion> {
-        self.engine.poll_whole(request)
-    }
-
-    /// The end of a request, once; the id is free then. A stale id gives `None`.
-    #[inline]
-    pub fn poll(&mut self, request: ReqId) -> Option<Completion> {
-        self.engine.poll(request)
-    }
-
-    /// Whether a request is complete.
-    #[inline]
-    #[must_use]
-    pub fn is_complete(&self, request: ReqId) -> bool {
-        self.engine.is_complete(request)
-    }
-
-    /// Asks to cancel a request (MPI-5.0 §3.8.4); its completion says whether it was.
-    pub fn cancel(&mut self, request: ReqId) {
-        self.note_action();
-        self.engine.cancel(request);
-    }
-
-    /// Frees a request, which completes in the background (`MPI_Request_free`, MPI-5.0 §3.7.3).
-    pub fn free(&mut self, request: ReqId) {
-        self.engine.free(request);
-    }
-
-    /// The first message that a receive with this pattern would get, if it has come. Makes no
-    /// progress.
-    pub fn probe(&mut self, pattern: &Pattern) -> Option<Probe> {
-        let found = self.engine.probe(pattern);
-        if found.is_none() {
-            self.progress.probe_failed(pattern);
-        }
-        found
-    }
-
-    /// The same, and takes the message out of matching (MPI-5.0 §3.8.2).
-    pub fn mprobe(&mut self, pattern: &Pattern) -> Option<(MsgId, Probe)> {
-        let found = self.engine.mprobe(pattern);
-        if found.is_none() {
-            self.progress.probe_failed(pattern);
-        }
-        found
-    }
-
-    /// Receives a message that `mprobe` took.
-    ///
-    /// # Safety
-    /// As for [`Device::irecv`].
-    ///
-    /// # Errors
-    /// A message that was received already.
-    pub unsafe fn imrecv(&mut self, message: MsgId, buf: *mut u8, len: usize) -> Result<ReqId> {
-        self.note_action();
-        match self
-            .engine
-            .mrecv(message, program_memory::segment(buf, len))
-        {
-            Ok(request) => {
-                self.copy_matched();
-                Ok(request)
-            }
-            Err(error) => Err(self.refused_by_engine(self.member.rank(), "mrecv", &error)),
-        }
     }
 
     /// Withdraws the bodies that ranks of this host may read from this process's memory. From now

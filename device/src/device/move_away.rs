@@ -7,12 +7,12 @@
 
 use std::time::Duration;
 
-use rejoin_channel_table::Epoch;
+use rejoin_channel_table::{ImageId, MoveNumber};
 use rejoin_ckpt::twin::Taken;
 use rejoin_wire::ToManager;
 
-use super::Device;
-use super::determinants::STORE_LIMIT;
+use super::manager_updates::STORE_LIMIT;
+use super::safe_point::{ImageHandler, RestoredProcess};
 use crate::error::Result;
 use crate::recovery::{MoveImage, NoImage};
 
@@ -21,78 +21,79 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// How a wait for the logs of a rank that moves has ended.
 enum StoredLogs {
-    /// All are stored.
+    /// All logs are stored.
     All,
     /// The rank stays where it is.
     Needless,
-    /// They are not, after a minute. Why the rank does not move.
+    /// Some are not stored after a minute. Why the rank does not move.
     Late(String),
 }
 
-impl Device {
+impl ImageHandler<'_> {
     /// Takes an image. If the rank stops, waits until the manager says that the rank stays here, or
-    /// ends this process. The other threads are parked meanwhile. In the process that is made of
-    /// the image, returns when it is back in the job.
+    /// ends this process. The other threads are parked meanwhile. Returns in the process that is
+    /// made of the image.
     ///
     /// # Errors
     /// A manager that cannot be spoken to.
-    pub(super) fn move_away(&mut self, image: MoveImage) -> Result<()> {
+    pub(super) fn move_away(&mut self, image: MoveImage) -> Result<Option<RestoredProcess>> {
         let MoveImage { number, stops } = image;
-        let generation = self.member.identity().generation;
+        let id = ImageId::Move(number);
         let mut parked = self.park_others().map_err(NoImage::from);
         let mut bodies = Vec::new();
         if stops && parked.is_ok() {
             // Before that, the log writes over bodies while they are copied.
-            bodies = self.engine.logged_bodies();
+            bodies = self.orders.engine.logged_bodies();
             match self.await_stored_logs(number)? {
                 StoredLogs::All => {}
-                StoredLogs::Needless => return Ok(()),
+                StoredLogs::Needless => return Ok(None),
                 StoredLogs::Late(why) => parked = Err(NoImage::from(why)),
             }
         }
-        let taken = parked
-            .as_ref()
-            .map_err(Clone::clone)
-            .and_then(|parked| self.recovery.take_image(parked, number, bodies));
-        match taken {
-            Ok(Taken::Continued(image)) => {
-                self.report_image(number, &image)?;
+        let bodies = self.orders.logs.determinants.is_some().then_some(bodies);
+        match self.take(parked, id, bodies) {
+            Ok((Taken::Continued(image), _parked)) => {
+                self.report_image(id, &image)?;
                 drop(image);
-                match stops {
-                    true => self.await_stay(number),
-                    false => Ok(()),
+                if stops {
+                    self.await_stay(number)?;
                 }
+                Ok(None)
             }
-            Ok(Taken::Restored(restored)) => {
-                self.return_to_job(restored)?;
-                self.recovery.moved(number);
-                self.ask_again()
+            Ok((Taken::Restored(restored), parked)) => {
+                Ok(Some(RestoredProcess { restored, parked }))
             }
-            Err(NoImage { why, outlives, .. }) => self.manager.send(&ToManager::NotImaged {
-                generation,
-                epoch: number,
-                why,
-                outlives,
-            }),
+            Err(NoImage { why, outlives, .. }) => {
+                let generation = self.orders.member.identity().generation;
+                let message = ToManager::NotImaged {
+                    generation,
+                    image: id,
+                    why,
+                    outlives,
+                };
+                self.orders.manager.send(&message).map(|()| None)
+            }
         }
     }
 
     /// Waits until the logs are stored where they outlive the host: the next host gets them from
     /// there.
-    fn await_stored_logs(&mut self, number: Epoch) -> Result<StoredLogs> {
-        self.log_received();
-        if self.engine.any_to_record() {
-            self.store_matches()?;
+    fn await_stored_logs(&mut self, number: MoveNumber) -> Result<StoredLogs> {
+        let mut logs = self.orders.logs();
+        logs.log_received();
+        if logs.engine.any_to_record() {
+            logs.store_matches()?;
         }
-        self.note_action();
+        logs.logs.note_action();
         let mut waited = Duration::ZERO;
         loop {
             // Both are asked for at once.
-            let received = self.is_received_stored()?;
-            if self.are_determinants_stable()? && received {
+            let mut logs = self.orders.logs();
+            let received = logs.is_received_stored()?;
+            if logs.are_determinants_stable()? && received {
                 return Ok(StoredLogs::All);
             }
-            if self.recovery.stays(number) {
+            if self.orders.recovery.stays(number) {
                 return Ok(StoredLogs::Needless);
             }
             if waited > STORE_LIMIT {
@@ -100,27 +101,19 @@ impl Device {
                 let why = format!("its logs were not stored for other hosts within {seconds} s");
                 return Ok(StoredLogs::Late(why));
             }
-            waited += self.await_manager()?;
+            waited += self.orders.await_messages()?;
         }
     }
 
     /// Nothing but the manager is heard: what peers send stays unread, and their links send it to
     /// the successor.
-    fn await_stay(&mut self, number: Epoch) -> Result<()> {
+    fn await_stay(&mut self, number: MoveNumber) -> Result<()> {
         loop {
-            self.read_manager_messages()?;
-            if self.recovery.stays(number) {
+            self.orders.read()?;
+            if self.orders.recovery.stays(number) {
                 return Ok(());
             }
-            self.manager.await_message(PAUSE);
+            self.orders.manager.await_message(PAUSE);
         }
-    }
-
-    /// This rank's local manager is another one, which does not know what the program waits for.
-    fn ask_again(&mut self) -> Result<()> {
-        let questions = self.recovery.unanswered();
-        questions
-            .iter()
-            .try_for_each(|question| self.manager.send(question))
     }
 }

@@ -2,14 +2,11 @@
 //! say so. A rank that depends on something lost returns to its last image.
 
 use nix::sys::signal::{Signal, raise};
-use rejoin_channel_table::AddressBook;
-use rejoin_channel_table::ids::{Incarnation, Rank};
 use rejoin_engine::UnrecordedMark;
 use rejoin_logging::determinants::Dependency;
 
-use super::Device;
+use super::log_handler::LogHandler;
 use crate::error::{Error, Result};
-use crate::rank_log::RankLog;
 
 /// What the engine says that this rank depends on.
 fn dependency(on: &UnrecordedMark) -> Dependency {
@@ -20,13 +17,13 @@ fn dependency(on: &UnrecordedMark) -> Dependency {
     }
 }
 
-impl Device {
+impl LogHandler<'_> {
     /// Whether frames that are ready may leave. Their receivers are told if what they depend on is
     /// not stored, or else they wait for that.
     #[inline]
     pub(super) fn may_frames_leave(&mut self) -> Result<bool> {
         let is_stable = self.are_determinants_stable()?;
-        match &self.determinants {
+        match &self.logs.determinants {
             Some(rank_log) if rank_log.is_optimistic() => {
                 self.engine.set_interval(rank_log.interval());
                 Ok(true)
@@ -38,12 +35,12 @@ impl Device {
     /// Records what the messages depend on that have arrived.
     #[cold]
     pub(super) fn record_dependencies(&mut self) {
-        let book = self.links.book();
+        let book = self.book;
         // A link has the incarnation of the book, and ends before that changes.
         let incarnation = |peer| book.incarnation(peer).unwrap_or_default();
         self.engine.name_incarnations(incarnation);
         while let Some(on) = self.engine.next_dependency() {
-            let Some(rank_log) = &mut self.determinants else {
+            let Some(rank_log) = &mut self.logs.determinants else {
                 continue;
             };
             if rank_log.depends(dependency(&on)).is_err() {
@@ -54,28 +51,13 @@ impl Device {
         }
     }
 
-    /// The card of a rank says at which marks its incarnations ended.
-    pub(super) fn note_ends(&mut self, rank: Rank, ends: &[(Incarnation, u64)]) {
-        if let Some(rank_log) = &mut self.determinants {
-            rank_log.note_ends(rank, ends);
-        }
-    }
-
-    /// The same of the cards of all ranks.
-    pub(super) fn note_all_ends(&mut self, book: &AddressBook) {
-        for rank in (0..self.member.size()).map(Rank) {
-            let ends = book.card(rank).map(|card| &card.log_ends[..]);
-            self.note_ends(rank, ends.unwrap_or_default());
-        }
-    }
-
     /// If something is lost that this rank depends on, it returns: the process ends, and the next
     /// one repeats only what came before.
     ///
     /// # Errors
     /// A manager that cannot be spoken to, or memory that is no log.
     pub(super) fn return_if_orphan(&mut self) -> Result<()> {
-        let Some(rank_log) = &mut self.determinants else {
+        let Some(rank_log) = &mut self.logs.determinants else {
             return Ok(());
         };
         let recorded = rank_log.lost();
@@ -100,25 +82,5 @@ impl Device {
         // Nobody has ended it: its manager sees the end at the latest now.
         let _ = raise(Signal::SIGKILL);
         Ok(())
-    }
-
-    /// Waits until all is stable that this rank depends on: before an image, and before the end. If
-    /// that is lost, the rank returns. Ends with the job, which ends if a lost rank can't return.
-    ///
-    /// # Errors
-    /// A manager that cannot be spoken to.
-    pub(super) fn await_stable_image(&mut self) -> Result<()> {
-        let optimistic = self
-            .determinants
-            .as_ref()
-            .is_some_and(RankLog::is_optimistic);
-        if !optimistic {
-            return Ok(());
-        }
-        if self.engine.any_to_record() {
-            self.store_matches()?;
-        }
-        self.note_action();
-        self.await_stable_determinants()
     }
 }

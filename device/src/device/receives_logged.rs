@@ -7,12 +7,11 @@ use rejoin_logging::determinants::Dependency;
 use rejoin_logging::receive_log::ReceiveLogError;
 use rejoin_wire::{RankOptions, ToManager};
 
-use super::Device;
-use super::determinants::unusable as unusable_determinants;
+use super::log_handler::{LogHandler, unusable as unusable_determinants};
 use crate::error::{Error, Result};
+use crate::log::RankReceiveLog;
+use crate::log::managers_log;
 use crate::program_memory;
-use crate::rank_receive_log::RankReceiveLog;
-use crate::recovery::managers_log;
 
 /// The receive log of a process that begins; `None` if it has none. Without it, senders retain all
 /// messages.
@@ -26,7 +25,8 @@ pub(super) fn begin_receive_log(
         .inspect_err(|error| tracing::info!("received messages are not logged: {error}"))
         .ok()??;
     let life = u64::from(incarnation.0);
-    let log = RankReceiveLog::new(memory, life, settings.stable_node)
+    let outlives_host = settings.recovery.is_stable_on_nodes();
+    let log = RankReceiveLog::new(memory, life, outlives_host)
         .inspect_err(|error| tracing::info!("received messages are not logged: {error}"))
         .ok()?;
     engine.begin_receive_log();
@@ -40,23 +40,16 @@ fn unusable(rank: Rank, error: &ReceiveLogError) -> Error {
     }
 }
 
-impl Device {
+impl LogHandler<'_> {
     /// Logs the messages that have come as a whole since the last call. To be called before the
     /// program can change their bodies.
-    #[inline(always)]
+    #[cold]
     pub(super) fn log_received(&mut self) {
-        if self.engine.any_received() {
-            self.log_all_received();
-        }
-    }
-
-    #[inline(never)]
-    fn log_all_received(&mut self) {
-        let Some(log) = &mut self.receive_log else {
+        let Some(log) = &mut self.logs.received else {
             return;
         };
-        let book = self.links.book();
-        program_memory::log_whole_messages(&mut self.engine, |received, body| {
+        let book = self.book;
+        program_memory::log_whole_messages(self.engine, |received, body| {
             // A link has the incarnation of the book, and ends before that changes.
             let incarnation = book.incarnation(received.peer).unwrap_or_default();
             let head = received.head(incarnation);
@@ -70,7 +63,7 @@ impl Device {
     /// A manager that cannot be spoken to.
     #[inline]
     pub(super) fn store_received(&mut self) -> Result<()> {
-        let log = self.receive_log.as_mut();
+        let log = self.logs.received.as_mut();
         match log.and_then(RankReceiveLog::position_to_store) {
             Some(position) => self.manager.send(&ToManager::StoreReceived { position }),
             None => Ok(()),
@@ -81,9 +74,9 @@ impl Device {
     /// asked to store the rest.
     ///
     /// # Errors
-    /// As [`Device::store_received`].
+    /// As [`LogHandler::store_received`].
     pub(super) fn is_received_stored(&mut self) -> Result<bool> {
-        let Some(log) = &mut self.receive_log else {
+        let Some(log) = &mut self.logs.received else {
             return Ok(true);
         };
         if let Some(position) = log.rest_to_store() {
@@ -95,12 +88,13 @@ impl Device {
     /// The manager has stored the receive log up to this position.
     ///
     /// # Errors
-    /// As [`Device::store_received`].
+    /// As [`LogHandler::store_received`].
     pub(super) fn received_stored(&mut self, position: u64) -> Result<()> {
-        if let Some(log) = &mut self.receive_log {
+        if let Some(log) = &mut self.logs.received {
             log.stored(position);
-            while let Some((peer, ssn, len)) = log.next_stored() {
-                self.engine.received_logged(peer, ssn, len);
+            while let Some(message) = log.next_stored() {
+                let (sender, ssn) = (message.sender, message.ssn);
+                self.engine.received_logged(sender, ssn, message.len);
             }
         }
         self.store_received()
@@ -114,7 +108,7 @@ impl Device {
     /// The memory is not the log's, or the manager cannot be spoken to.
     pub(super) fn restore_received(&mut self) -> Result<()> {
         let rank = self.member.rank();
-        let Some(log) = &mut self.receive_log else {
+        let Some(log) = &mut self.logs.received else {
             return Ok(());
         };
         let gone = || std::io::Error::other("the local manager has it no more");
@@ -129,7 +123,7 @@ impl Device {
                 incarnation: head.incarnation,
                 mark: head.interval,
             };
-            if let Some(rank_log) = self.determinants.as_mut().filter(|_| on.mark > 0) {
+            if let Some(rank_log) = self.logs.determinants.as_mut().filter(|_| on.mark > 0) {
                 if rank_log.is_lost(&on) {
                     // Its sender sends another one instead.
                     continue;
@@ -144,13 +138,13 @@ impl Device {
             }
         }
         log.all_restored();
-        program_memory::copy_out(&mut self.engine);
+        program_memory::copy_out(self.engine);
         self.store_received()
     }
 
     /// The checkpoint of this rank's recovery group is committed.
     pub(super) fn release_received(&mut self, epoch: Epoch) -> Result<()> {
-        let log = self.receive_log.as_mut();
+        let log = self.logs.received.as_mut();
         let released = log.map_or(Ok(()), |log| log.release(epoch));
         released.map_err(|error| unusable(self.member.rank(), &error))
     }

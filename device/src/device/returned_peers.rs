@@ -3,20 +3,22 @@
 //! signal of checkpoint requests: when a peer has come back, and again as long as this rank asks
 //! for it.
 
-use std::time::{Duration, Instant};
-
 use rejoin_channel_table::ids::Rank;
+use rejoin_engine::Engine;
 use rejoin_wire::ToManager;
 
-use super::Device;
 use crate::error::Result;
+use crate::manager::ManagerChannel;
+use crate::served_peers::ServedPeers;
 
-/// The longest interruption of a program.
-const MOST_AT_ONCE: Duration = Duration::from_millis(2);
-/// An interruption ends after so long without any progress.
-const QUIET: Duration = Duration::from_micros(100);
+/// Notes which peers lack messages, and asks the manager for interruptions. Sends nothing to peers.
+pub(super) struct ReturnedPeersHandler<'a> {
+    pub(super) engine: &'a Engine,
+    pub(super) manager: &'a mut ManagerChannel,
+    pub(super) served: &'a mut ServedPeers,
+}
 
-impl Device {
+impl ReturnedPeersHandler<'_> {
     /// A peer has come back from an image.
     pub(super) fn note_returned(&mut self, rank: Rank) -> Result<()> {
         if !self.engine.has_groups() || self.engine.has_all(rank) {
@@ -28,60 +30,91 @@ impl Device {
 
     /// This process was restored, and its program may compute for long: a peer that came back
     /// before it, or at the same time, lacks what this rank retains.
-    pub(super) fn serve_known_peers(&mut self) -> Result<()> {
+    pub(super) fn note_known(&mut self) -> Result<()> {
         if !self.engine.has_groups() {
             return Ok(());
         }
-        let known: Vec<Rank> = self.engine.peers().collect();
-        for rank in known {
+        for rank in self.engine.peers() {
             if !self.engine.has_all(rank) {
                 self.served.add(rank);
             }
         }
-        match self.any_peer_lacks() {
-            true => self.ask_for_signal(true),
-            false => Ok(()),
-        }
+        self.ask_if_any_lacks(true)
     }
 
-    /// The manager has interrupted the program: peers get what they lack, as far as that goes at
-    /// once.
-    pub(super) fn serve_peers(&mut self) -> Result<()> {
+    /// A call of the program has met the interruption. It serves peers by its own progress, but may
+    /// end before they have all.
+    pub(super) fn serve_later(&mut self) -> Result<()> {
         self.served.interrupted();
-        let begun = Instant::now();
-        let (mut moved_at, mut any) = (begun, false);
-        while self.any_peer_lacks() {
-            if begun.elapsed() > MOST_AT_ONCE || moved_at.elapsed() > QUIET {
-                return self.ask_for_signal(any);
-            }
-            if self.progress(None)? {
-                (moved_at, any) = (Instant::now(), true);
-            } else {
-                std::thread::yield_now();
-            }
-        }
-        Ok(())
+        self.ask_if_any_lacks(false)
     }
 
-    /// A call of the program has met the request. It serves peers by its own progress, but may end
-    /// before they have all.
-    pub(super) fn serve_peers_later(&mut self) -> Result<()> {
-        self.served.interrupted();
-        match self.any_peer_lacks() {
-            true => self.ask_for_signal(false),
-            false => Ok(()),
+    fn ask_if_any_lacks(&mut self, soon: bool) -> Result<()> {
+        if self.any_lacks() {
+            self.ask_for_signal(soon)
+        } else {
+            Ok(())
         }
     }
 
-    fn any_peer_lacks(&mut self) -> bool {
-        let engine = &self.engine;
+    /// Whether any of these peers lacks messages.
+    pub(super) fn any_lacks(&mut self) -> bool {
+        let engine = self.engine;
         self.served.any_lacks(|rank| !engine.has_all(rank))
     }
 
-    fn ask_for_signal(&mut self, soon: bool) -> Result<()> {
+    /// Asks for the next interruption: `soon` if messages move.
+    pub(super) fn ask_for_signal(&mut self, soon: bool) -> Result<()> {
         match self.served.next(soon) {
             Some(milliseconds) => self.manager.send(&ToManager::SignalLater { milliseconds }),
             None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rejoin_engine::{Config, Envelope, MessageMode, Segment};
+
+    /// A rank in a group of its own, which has sent `bytes` bytes to rank 1 in another.
+    fn engine_that_has_sent(bytes: usize) -> Engine {
+        let mut engine = Engine::new(Config::default(), Rank(0), 2);
+        engine.set_groups(&[0, 1]);
+        let envelope = Envelope {
+            context: 0,
+            source: 0,
+            tag: 0,
+        };
+        let body = vec![1; bytes];
+        let segment = Segment {
+            addr: 0,
+            len: bytes,
+        };
+        if bytes > 0 {
+            let mode = MessageMode::Standard;
+            let sent = engine.send(Rank(1), envelope, segment, Some(&body), mode);
+            sent.expect("retained");
+        }
+        engine
+    }
+
+    #[test]
+    fn only_a_peer_that_lacks_messages_is_served() {
+        for (bytes, asks) in [(0, false), (8, true)] {
+            let engine = engine_that_has_sent(bytes);
+            let mut manager = ManagerChannel::none();
+            let mut served = ServedPeers::default();
+            let mut handler = ReturnedPeersHandler {
+                engine: &engine,
+                manager: &mut manager,
+                served: &mut served,
+            };
+            handler.note_returned(Rank(1)).expect("no manager");
+            assert_eq!(handler.any_lacks(), asks);
+            handler.serve_later().expect("no manager");
+            // The next interruption was asked for by then, if one is needed.
+            assert_eq!(served.next(false).is_none(), asks);
         }
     }
 }

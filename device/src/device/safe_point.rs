@@ -6,18 +6,19 @@
 //! held bytes and dials the link again. So no image has received a message that another image has
 //! not sent. The image of the sender retains messages in flight between two images.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::ops::Range;
+use std::os::fd::AsRawFd;
 
-use rejoin_channel_table::{Epoch, Generation, Rank};
+use rejoin_channel_table::{Epoch, ImageId};
 use rejoin_ckpt::threads::{self, Parked};
 use rejoin_ckpt::twin::{Image, Restored, Taken};
-use rejoin_ckpt::{Caveat, Refused, checkpoint_request, host_barrier};
-use rejoin_wire::{READ_MESSAGES, ToManager};
+use rejoin_ckpt::{ImageNumber, Refused, host_barrier};
+use rejoin_wire::ToManager;
 
-use super::Device;
-use crate::descriptors::OldDescriptors;
-use crate::error::{Error, Result};
-use crate::recovery::{NoImage, SafePointRequest};
+use super::manager_updates::ManagerHandler;
+use crate::error::Result;
+use crate::events::Waker;
+use crate::recovery::NoImage;
 
 pub use rejoin_ckpt::checkpoint_request::{Ask, is_pending};
 pub use rejoin_ckpt::threads::try_park_others;
@@ -25,140 +26,58 @@ pub use rejoin_ckpt::threads::try_park_others;
 /// How often threads are parked again because one of them was waking this one.
 const MOST_WAKES: u32 = 100;
 
-impl Device {
-    /// Lets the manager request checkpoints by signal, at any place in the program. The handler
-    /// asks whether the image may be taken there. If not, [`is_pending`] is true until a safe
-    /// point. Nothing happens where no images are taken.
-    ///
-    /// # Errors
-    /// The system refuses the signal.
-    pub fn accept_checkpoints(&self, ask: Ask) -> Result<()> {
-        self.recovery.accept(ask)
-    }
+/// Takes images of this process and reports them. Moves no frame: what must leave before an image
+/// has left.
+pub(super) struct ImageHandler<'a> {
+    pub(super) orders: ManagerHandler<'a>,
+    pub(super) waker: &'a Waker,
+}
 
-    /// The epoch that this rank is in: the number of its last image.
-    #[must_use]
-    pub fn epoch(&self) -> Epoch {
-        self.engine.epoch()
-    }
+/// The process of an image, which is to return to its job.
+pub(super) struct RestoredProcess {
+    pub(super) restored: Restored,
+    /// Its other threads begin to run when this is dropped: it must be back in the job by then.
+    pub(super) parked: Parked,
+}
 
-    /// Enters a later epoch now, at a safe point of the caller's. Later frames carry the epoch, so
-    /// their receivers enter it, too. An earlier epoch, or the present one, changes nothing.
-    /// Returns again in each process that is restored from the image that is taken here.
-    /// [`READ_MESSAGES`] names no epoch.
-    ///
-    /// # Errors
-    /// A manager that cannot be spoken to.
-    pub fn enter_epoch(&mut self, epoch: Epoch) -> Result<()> {
-        // A program that computes for hours takes nothing else from its socket.
-        self.read_manager_messages()?;
-        self.note_request(epoch);
-        self.safe_point()?;
-        self.serve_peers()
-    }
-
-    /// A rank of a group whose turn has not come may be in no epoch yet, while another one comes
-    /// back: the number of [`READ_MESSAGES`] must not make it take an image.
-    fn note_request(&mut self, epoch: Epoch) {
-        if epoch != READ_MESSAGES {
-            self.recovery.request(epoch, self.engine.epoch());
+impl ImageHandler<'_> {
+    /// Takes the image of an epoch that this rank has just entered, and reports it. Returns in the
+    /// process that is restored from it.
+    pub(super) fn take_image(&mut self, epoch: Epoch) -> Result<Option<RestoredProcess>> {
+        let keys = &mut self.orders;
+        if !keys.recovery.takes_images() {
+            return Ok(None);
         }
-    }
-
-    /// Takes over a request that came by signal and was not met in its handler.
-    ///
-    /// # Errors
-    /// A manager that cannot be understood.
-    pub(super) fn take_signalled_request(&mut self) -> Result<()> {
-        if checkpoint_request::is_pending()
-            && let Some(epoch) = checkpoint_request::take_pending()
-        {
-            let epoch = Epoch(epoch);
-            self.note_request(epoch);
-            if epoch == READ_MESSAGES || epoch <= self.engine.epoch() {
-                // It is about something else, which the socket says.
-                self.read_manager_messages()?;
-                self.serve_peers_later()?;
-            }
-        }
-        Ok(())
-    }
-
-    /// A place where only bodies can be incomplete, which links send again. Such places are the end
-    /// of a pass over the links, the end of `MPI_Init`, and the program's own code.
-    ///
-    /// While the program has a child process that may end soon, the request stays pending for a
-    /// moment: no image holds a child.
-    ///
-    /// # Errors
-    /// A manager that cannot be spoken to.
-    #[cold]
-    pub fn safe_point(&mut self) -> Result<()> {
-        self.take_signalled_request()?;
-        let before = self.member.identity();
-        // A process that a checkpoint or a move has restored may have received the next request on
-        // its way.
-        while let Some(request) = self.recovery.checkpoint().take_next() {
-            let is_late =
-                matches!(request, SafePointRequest::Checkpoint(e) if e <= self.engine.epoch());
-            if is_late {
-                continue;
-            }
-            if self.recovery.waits_for_child() {
-                self.recovery.checkpoint().put_back(request);
-                break;
-            }
-            match request {
-                SafePointRequest::Checkpoint(epoch) => {
-                    self.await_stable_image()?;
-                    self.engine.set_epoch(epoch);
-                    self.tell_of_image()?;
-                    self.note_determinants(epoch);
-                    self.take_image(epoch)?;
-                }
-                SafePointRequest::Move(image) => self.move_away(image)?,
-            }
-        }
-        if self.member.identity() == before {
-            return Ok(());
-        }
-        self.restore_links()?;
-        self.serve_known_peers()
-    }
-
-    /// Tells peers of other groups what the image holds that is taken next: they may take theirs as
-    /// soon as this rank reports it, and leave that out of their files. What would be recorded
-    /// first waits: the image has it.
-    fn tell_of_image(&mut self) -> Result<()> {
-        if self.engine.has_groups() && !self.engine.any_to_record() {
-            self.flush_ready()?;
-        }
-        Ok(())
-    }
-
-    /// Takes the image of an epoch that this rank has just entered, and reports it. A process that
-    /// is restored from it rejoins the job instead.
-    fn take_image(&mut self, epoch: Epoch) -> Result<()> {
-        if !self.recovery.takes_images() {
-            return Ok(());
-        }
-        let generation = self.member.identity().generation;
-        // The other threads of a restored process begin to run when it is back in the job.
+        let id = ImageId::Checkpoint(epoch);
         // In these jobs central ties returns together where files lack messages.
-        let bodies = match self.member.settings().stable_node {
-            true => self.engine.bodies_of_image(),
-            false => self.engine.logged_bodies(),
+        let bodies = if keys.member.settings().recovery.is_stable_on_nodes() {
+            keys.engine.bodies_of_image()
+        } else {
+            keys.engine.logged_bodies()
         };
+        let bodies = keys.logs.determinants.is_some().then_some(bodies);
         let parked = self.park_others().map_err(NoImage::from);
-        let taken = parked
-            .as_ref()
-            .map_err(Clone::clone)
-            .and_then(|parked| self.recovery.take_image(parked, epoch, bodies));
-        match taken {
-            Ok(Taken::Continued(image)) => self.report_image(epoch, &image),
-            Ok(Taken::Restored(restored)) => self.rejoin_restored(restored),
-            Err(reason) => self.report_no_image(generation, epoch, reason),
+        match self.take(parked, id, bodies) {
+            Ok((Taken::Continued(image), _parked)) => self.report_image(id, &image).map(|()| None),
+            Ok((Taken::Restored(restored), parked)) => {
+                Ok(Some(RestoredProcess { restored, parked }))
+            }
+            Err(reason) => self.report_no_image(epoch, reason).map(|()| None),
         }
+    }
+
+    /// Takes an image, if the other threads are parked. `log_bodies`: where the memory of the log
+    /// has bodies; `None` for a rank without a log. Also returns the guard of the threads, which go
+    /// on when it is dropped.
+    pub(super) fn take(
+        &mut self,
+        parked: std::result::Result<Parked, NoImage>,
+        id: ImageId,
+        log_bodies: Option<Vec<Range<usize>>>,
+    ) -> std::result::Result<(Taken, Parked), NoImage> {
+        let parked = parked?;
+        let taken = self.orders.recovery.take_image(&parked, id, log_bodies)?;
+        Ok((taken, parked))
     }
 
     /// Parks all other threads, none of them on its way to wake this one: it would do so with a
@@ -175,76 +94,39 @@ impl Device {
         Err(Refused::Busy)
     }
 
-    pub(super) fn report_image(&mut self, epoch: Epoch, image: &Image) -> Result<()> {
-        let generation = self.member.identity().generation;
-        let message = self.recovery.report(generation, epoch, image);
-        if let (Some(rank_log), ToManager::Imaged { cost, .. }) = (&mut self.determinants, &message)
+    pub(super) fn report_image(&mut self, id: ImageId, image: &Image) -> Result<()> {
+        let keys = &mut self.orders;
+        let generation = keys.member.identity().generation;
+        let message = keys.recovery.report(generation, id, image);
+        if let (Some(rank_log), ToManager::Imaged { cost, .. }) =
+            (&mut keys.logs.determinants, &message)
         {
-            rank_log.image_taken(cost.total(), self.engine.log_memory_used());
+            rank_log.image_taken(cost.total(), keys.engine.log_memory_used());
         }
         let pipes = [&image.stdout, &image.stderr];
         let ends = std::iter::once(&image.wait).chain(pipes.into_iter().flatten());
         let ends: Vec<_> = ends.map(AsRawFd::as_raw_fd).collect();
-        self.manager.send_with_descriptors(&message, &ends)
+        keys.manager.send_with_descriptors(&message, &ends)
     }
 
-    fn report_no_image(
-        &mut self,
-        generation: Generation,
-        epoch: Epoch,
-        reason: NoImage,
-    ) -> Result<()> {
-        let reason = self.recovery.not_taken(reason);
-        let asks_again = self.recovery.asks_again(&reason);
+    fn report_no_image(&mut self, epoch: Epoch, reason: NoImage) -> Result<()> {
+        let generation = self.orders.member.identity().generation;
+        let reason = self.orders.recovery.not_taken(reason);
+        let asks_again = self.orders.recovery.asks_again(&reason);
         let NoImage { why, outlives, .. } = reason;
-        self.manager.send(&ToManager::NotImaged {
+        self.orders.manager.send(&ToManager::NotImaged {
             generation,
-            epoch,
+            image: ImageId::Checkpoint(epoch),
             why,
             outlives,
         })?;
         // The ranks that share memory with this one give the epoch up, too. This reason is first.
-        host_barrier::fail(epoch.0);
+        host_barrier::fail(ImageNumber::of_checkpoint(epoch.0));
         if asks_again {
-            self.manager.send(&ToManager::Checkpoint { after: epoch })?;
+            self.orders
+                .manager
+                .send(&ToManager::Checkpoint { after: epoch })?;
         }
         Ok(())
-    }
-
-    fn rejoin_restored(&mut self, restored: Restored) -> Result<()> {
-        self.return_to_job(restored)?;
-        self.recovery.restored(self.engine.epoch());
-        if self.engine.has_groups() && !self.engine.lacks_bodies() {
-            self.manager.send(&ToManager::LogIsWhole)?;
-        }
-        Ok(())
-    }
-
-    /// The process of an image joins the job again.
-    pub(super) fn return_to_job(&mut self, restored: Restored) -> Result<()> {
-        let rank = self.member.rank();
-        let mut fds = restored.fds.into_iter();
-        let socket: OwnedFd = fds.next().ok_or_else(|| Error::Manager {
-            rank,
-            problem: "it restored this rank without a socket to the local manager".to_owned(),
-        })?;
-        tell(rank, &restored.caveats);
-        restored.late.announce();
-        // Its manager knows nothing of what the process of the image had asked for.
-        self.served = Default::default();
-        self.reopen(socket, OldDescriptors::Forget)?;
-        // All ranks are back, and none of them has gone on.
-        match restored.late.restore() {
-            Ok(caveats) => tell(rank, &caveats),
-            Err(not_shared) => self.abort_because(1, format!("rank {rank}: {not_shared}")),
-        }
-        Ok(())
-    }
-}
-
-/// Reports state that could not be set again.
-fn tell(rank: Rank, caveats: &[Caveat]) {
-    for caveat in caveats {
-        tracing::warn!("rank {rank}: {caveat}");
     }
 }

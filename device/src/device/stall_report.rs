@@ -3,45 +3,58 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use rejoin_engine::{Operation, ReqId, Waiting};
-
+use rejoin_engine::{Engine, Operation, ReqId, Waiting};
 use rejoin_wire::{MOST_AWAITED, ToManager};
 
-use super::Device;
 use crate::error::Result;
-use crate::progress::Names;
+use crate::job_member::JobMember;
+use crate::links::Links;
+use crate::manager::ManagerChannel;
+use crate::progress::Stall;
 
 /// How many requests a report shows when any of them may end the wait.
 const SHOWN: usize = 3;
 
-impl Device {
-    /// Says how to call things in reports of long waits.
-    pub fn set_names(&mut self, names: Names) {
-        self.progress.stall.set_names(names);
+/// Describes and reports waits. Changes no message and no link.
+pub(super) struct StallHandler<'a> {
+    pub(super) member: &'a JobMember,
+    pub(super) engine: &'a Engine,
+    pub(super) links: &'a Links,
+    pub(super) manager: &'a mut ManagerChannel,
+    /// The present wait, and when it was last reported.
+    pub(super) stall: &'a mut Stall,
+}
+
+impl StallHandler<'_> {
+    /// The rank is about to block. Returns for how long at most before the manager is asked about
+    /// the wait; `None`: it is not.
+    pub(super) fn begin(&mut self) -> Option<Duration> {
+        let probe = self.member.settings().probe_wait;
+        let probe = probe.map(Duration::from_millis);
+        self.stall
+            .blocks(self.member.options().stall_report.or(probe));
+        probe
     }
 
-    /// Reports once per period the reason of a long wait.
-    pub(super) fn report_stall(&mut self, hint: Option<ReqId>) {
+    /// Nothing has ended the wait. Reports its reason to the user, and asks the manager about it,
+    /// each once per period.
+    pub(super) fn report(&mut self, hint: Option<ReqId>) -> Result<()> {
         let wanted = self.member.options().stall_report;
-        if let Some(lasted) = self.progress.stall.lasts(wanted) {
+        if let Some(lasted) = self.stall.lasts(wanted) {
             let what = self.awaited(hint);
-            let me = self.member.rank();
-            self.progress.stall.report(me, lasted, &what);
+            self.stall.report(self.member.rank(), lasted, &what);
         }
+        self.ask_about(hint)
     }
 
-    /// How long a call is blocked before the manager is asked about it; `None`: it is not.
-    pub(super) fn probe_wait(&self) -> Option<Duration> {
-        self.member.settings().probe_wait.map(Duration::from_millis)
-    }
-
-    /// Once per period of a long wait, asks the manager whether the hosts are there that this rank
-    /// waits for. Collective calls are waits for single messages, too.
-    pub(super) fn ask_about_wait(&mut self, hint: Option<ReqId>) -> Result<()> {
-        let Some(period) = self.probe_wait() else {
+    /// Asks the manager whether the hosts are there that this rank waits for. Collective calls are
+    /// waits for single messages, too.
+    fn ask_about(&mut self, hint: Option<ReqId>) -> Result<()> {
+        let Some(period) = self.member.settings().probe_wait else {
             return Ok(());
         };
-        if !self.manager.is_there() || !self.progress.stall.asks(period) {
+        let period = Duration::from_millis(period);
+        if !self.manager.is_there() || !self.stall.asks(period) {
             return Ok(());
         }
         let waiting = match hint.and_then(|request| self.engine.describe(request)) {
@@ -81,7 +94,7 @@ impl Device {
             (true, false) if !missing.is_empty() => {
                 let named = missing.iter().take(SHOWN);
                 let named: Vec<String> = named
-                    .map(|rank| format!("rank {rank} on host {}", self.host_of(*rank)))
+                    .map(|rank| format!("rank {rank} on host {}", self.links.host_of(*rank)))
                     .collect();
                 let more = match missing.len().saturating_sub(SHOWN) {
                     0 => String::new(),
@@ -98,8 +111,8 @@ impl Device {
         let to = waiting
             .peer
             .filter(|_| waiting.operation != Operation::Receive);
-        let name = self.progress.stall.context(waiting.context, to);
-        let host = waiting.peer.map(|peer| self.host_of(peer));
+        let name = self.stall.context(waiting.context, to);
+        let host = waiting.peer.map(|peer| self.links.host_of(peer));
         let unlinked = waiting.peer.filter(|_| waiting.linked == Some(false));
         let link = unlinked.and_then(|peer| self.links.in_words(peer));
         let mut text = waiting.in_words(link.as_deref()).to_string();

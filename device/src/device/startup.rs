@@ -1,21 +1,22 @@
 //! From a process to a rank: the manager's welcome, listeners, registration, the job's table.
 
 use std::marker::PhantomData;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use rejoin_channel_table::AddressBook;
 use rejoin_engine::Engine;
-use rejoin_wire::{RankOptions, Welcome};
+use rejoin_wire::{MessageLog, RankOptions, Welcome};
 
 use super::Device;
-use super::determinants::begin_log;
+use super::log_handler::begin_log;
 use super::receives_logged::begin_receive_log;
 use crate::error::{Error, Result};
 use crate::events::{PollToken, Poller, Waker};
 use crate::job_member::JobMember;
 use crate::links::{Links, RankListeners};
-use crate::manager::{self, Agent, JobStart, KeyPage, ManagerChannel};
+use crate::log::DeviceLogs;
+use crate::manager::{Agent, JobStart, KeyPage, ManagerChannel};
 use crate::meter::Meter;
 use crate::options::Options;
 use crate::progress::{ProgressState, Spin};
@@ -26,108 +27,74 @@ use crate::{os, size_limits};
 /// round trip within a machine room, and too short to be noticed.
 const SPIN: Duration = Duration::from_millis(2);
 
-impl Device {
-    /// Makes this process a rank of its job. Reads the environment, takes the inherited channel to
-    /// the local manager, listens, and registers. Waits until all ranks of the job have registered.
-    /// Without a launcher the process is the only rank of its own job. Once per process.
-    ///
-    /// # Errors
-    /// A variable that cannot be understood, a manager that cannot, or no address to listen on.
-    pub fn init() -> Result<Self> {
-        let options = Options::from_environment()?;
-        match manager::inherited()? {
-            Some(socket) => {
-                manager::die_with_manager(socket.as_fd());
-                Self::with_manager(socket, options)
-            }
-            None => Self::alone(options),
-        }
+/// The device of a process that `welcome` has made a rank.
+///
+/// # Errors
+/// As for [`Device::init`].
+pub(super) fn start(
+    agent: Option<Agent>,
+    welcome: Welcome,
+    key: KeyPage,
+    options: Options,
+) -> Result<Device> {
+    let Welcome {
+        identity,
+        size,
+        appnum,
+        options: settings,
+        ..
+    } = welcome;
+    let waker = Waker::default();
+    let mut recovery = RankRecovery::new(settings.images.as_ref());
+    let poller = Poller::new(&waker)?;
+    let (listeners, no_shared_memory) = RankListeners::open(&poller, &options, &settings)?;
+    if let Some(agent) = &agent {
+        watch_manager(&poller, &listeners, &options, agent.descriptor())?;
     }
-
-    /// Joins the job of the manager at the other end of a local stream socket. There may be several
-    /// devices in one process, one per thread: tests do that.
-    ///
-    /// # Errors
-    /// As for [`Device::init`].
-    pub fn with_manager(socket: OwnedFd, options: Options) -> Result<Self> {
-        let (agent, welcome, key) = Agent::new(socket)?;
-        Self::start(Some(agent), welcome, key, options)
-    }
-
-    /// The only rank of a job of its own.
-    ///
-    /// # Errors
-    /// As for [`Device::init`].
-    pub fn alone(options: Options) -> Result<Self> {
-        let mut welcome = manager::singleton()?;
-        let key = KeyPage::take(&mut welcome.key)?;
-        Self::start(None, welcome, key, options)
-    }
-
-    fn start(
-        agent: Option<Agent>,
-        welcome: Welcome,
-        key: KeyPage,
-        options: Options,
-    ) -> Result<Self> {
-        let Welcome {
-            identity,
-            size,
-            appnum,
-            options: settings,
-            ..
-        } = welcome;
-        let waker = Waker::default();
-        let mut recovery = RankRecovery::new(settings.images.as_ref());
-        let poller = Poller::new(&waker)?;
-        let (listeners, no_shared_memory) = RankListeners::open(&poller, &options, &settings)?;
-        if let Some(agent) = &agent {
-            watch_manager(&poller, &listeners, &options, agent.descriptor())?;
-        }
-        let mut manager = ManagerChannel::new(agent, key);
-        let card = listeners.card(&options, &settings);
-        let config = size_limits::config(&options, &settings, size)?;
-        manager.report_no_shared_memory(no_shared_memory)?;
-        let limits = size_limits::limits(&config, &options);
-        let JobStart { book, image } = match manager.register(&identity, size, &card, limits)? {
-            Some(start) => start,
-            None => JobStart {
-                book: AddressBook::new(vec![(identity.incarnation, card.clone())]),
-                image: None,
-            },
-        };
-        recovery.begin_with(image);
-        let mut engine = Engine::new(config, identity.rank, size);
-        let groups = &settings.log_groups;
-        if groups.len() == size as usize {
-            engine.set_groups(groups);
-        } else if !groups.is_empty() {
+    let mut manager = ManagerChannel::new(agent, key);
+    let card = listeners.card(&options, &settings);
+    let config = size_limits::config(&options, &settings, size)?;
+    manager.report_no_shared_memory(no_shared_memory)?;
+    let limits = size_limits::limits(&config, &options);
+    let JobStart { book, image } = match manager.register(&identity, size, &card, limits)? {
+        Some(start) => start,
+        None => JobStart {
+            book: AddressBook::new(vec![(identity.incarnation, card.clone())]),
+            image: None,
+        },
+    };
+    recovery.begin_with(image);
+    let mut engine = Engine::new(config, identity.rank, size);
+    if let Some(MessageLog { groups, .. }) = settings.recovery.log() {
+        if groups.len() != size as usize {
             return Err(Error::Manager {
                 rank: identity.rank,
                 problem: format!("it names groups of {} ranks, not of {size}", groups.len()),
             });
         }
-        let determinants = begin_log(identity.rank, &settings, &mut engine)?;
-        let receive_log = begin_receive_log(identity.incarnation, &settings, &mut engine);
-        let mut device = Self {
-            engine,
-            meter: Meter::new(options.cut, identity.rank.0),
-            links: Links::new(identity, book, poller, os::noise()?),
-            listeners,
-            manager,
-            recovery,
-            progress: ProgressState::new(Spin::new(spin(&options, &settings))),
-            determinants,
-            receive_log,
-            member: JobMember::new(identity, size, appnum, settings, options, card),
-            served: Default::default(),
-            waker,
-            not_sync: PhantomData,
-        };
-        // Whatever came right behind the start was read along with it and raises no edge.
-        device.read_manager_messages()?;
-        Ok(device)
+        engine.set_groups(groups);
     }
+    let logs = DeviceLogs {
+        determinants: begin_log(identity.rank, &settings, &mut engine)?,
+        received: begin_receive_log(identity.incarnation, &settings, &mut engine),
+    };
+    let mut device = Device {
+        engine,
+        meter: Meter::new(options.cut, identity.rank.0),
+        links: Links::new(identity, book, poller, os::noise()?),
+        listeners,
+        manager,
+        recovery,
+        progress: ProgressState::new(Spin::new(spin(&options, &settings))),
+        logs,
+        member: JobMember::new(identity, size, appnum, settings, options, card),
+        served: Default::default(),
+        waker,
+        not_sync: PhantomData,
+    };
+    // Whatever came right behind the start was read along with it and raises no edge.
+    device.orders().read()?;
+    Ok(device)
 }
 
 /// Watches the manager's channel, and lets the ranks that the manager has started read this

@@ -24,11 +24,20 @@ const HEAVY: u32 = 10;
 /// frames.
 const LITTLE: u64 = 64 << 10;
 
+/// What both sides had of messages when a link was established.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Resumes {
+    /// The peer's resume.
+    pub(crate) theirs: Resume,
+    /// The resume of this rank.
+    pub(crate) ours: Resume,
+}
+
 /// The successive links without progress to one rank.
 #[derive(Debug, Default)]
 pub(crate) struct FlapStreak {
-    /// Both sides' resumes when the latest link was established: the peer's, then this rank's.
-    resumes: Option<Box<(Resume, Resume)>>,
+    /// Both sides' resumes when the latest link was established.
+    resumes: Option<Box<Resumes>>,
     links: u32,
     weight: u32,
     /// When the first of them was lost.
@@ -37,7 +46,7 @@ pub(crate) struct FlapStreak {
 
 impl FlapStreak {
     /// A link is established, and both sides have sent their resume.
-    pub(crate) fn begin(&mut self, resumes: (Resume, Resume)) {
+    pub(crate) fn begin(&mut self, resumes: Resumes) {
         if self.resumes.as_deref() != Some(&resumes) {
             self.links = 0;
             self.weight = 0;
@@ -49,7 +58,7 @@ impl FlapStreak {
     /// The peer had requested the body of a message when the latest link was established.
     pub(crate) fn peer_requested_body(&self) -> bool {
         let resumes = self.resumes.as_ref();
-        resumes.is_some_and(|resumes| !resumes.0.clear.is_empty())
+        resumes.is_some_and(|resumes| !resumes.theirs.clear.is_empty())
     }
 
     /// Number of successive links without progress.
@@ -81,12 +90,13 @@ mod tests {
     /// Less than any streak here takes.
     const PATIENCE: Duration = Duration::from_millis(20);
 
-    fn had(next: u64) -> (Resume, Resume) {
-        let resume = Resume {
+    fn had(next: u64) -> Resumes {
+        let theirs = Resume {
             next_envelope: Ssn(next),
             ..Resume::default()
         };
-        (resume, Resume::default())
+        let ours = Resume::default();
+        Resumes { theirs, ours }
     }
 
     fn links_until_error(

@@ -18,7 +18,7 @@ mod unanswered;
 mod watching;
 
 pub(crate) use dials::{address_text, is_local};
-pub(crate) use flapping::FlapStreak;
+pub(crate) use flapping::{FlapStreak, Resumes};
 pub(crate) use intake::{Intake, LinkFault, STAGING};
 pub(crate) use live::Live;
 pub(crate) use pending::{HandshakeRequest, PendingConnection};
@@ -141,6 +141,11 @@ impl Links {
     /// The address book of all ranks.
     pub(crate) fn book(&self) -> &AddressBook {
         self.table.book()
+    }
+
+    /// Name of the host that a rank runs on; empty for a rank outside the job.
+    pub(crate) fn host_of(&self, rank: Rank) -> &str {
+        self.book().host(rank).unwrap_or_default()
     }
 
     /// The token of a peer's link.

@@ -39,6 +39,7 @@ impl KeyPage {
                 .map_err(|errno| Error::system("keep the job's key out of forks", errno))?;
             // A core dump with the key in it is the lesser evil than no job.
             let _ = madvise(at, LENGTH.get(), MmapAdvise::MADV_DONTDUMP);
+            rejoin_ckpt::twin::keep_out_of_images(at.addr().get());
             page.key.write(JobKey::new(*from.expose()));
         }
         wipe(from);

@@ -221,3 +221,12 @@ impl ManagerChannel {
         }
     }
 }
+
+#[cfg(test)]
+impl ManagerChannel {
+    /// Of a rank without a manager.
+    pub(crate) fn none() -> Self {
+        let key = KeyPage::take(&mut JobKey::new([0; 32])).expect("a page");
+        Self::new(None, key)
+    }
+}

@@ -1,5 +1,6 @@
 //! The state of the loop that polls, waits and spins.
 
+pub(crate) mod cadences;
 mod spin;
 mod stall;
 
@@ -20,9 +21,9 @@ const CHECK_EVERY: Duration = Duration::from_secs(1);
 /// The progress of one rank.
 pub(crate) struct ProgressState {
     passes: u32,
-    /// How long waits spin.
+    /// How long waits spin before they block.
     pub(crate) spin: Spin,
-    /// The present wait.
+    /// The present wait, and when it was last reported.
     pub(crate) stall: Stall,
     /// Bytes that were read and not parsed yet; empty between two reads.
     staging: Box<[u8]>,
@@ -31,6 +32,8 @@ pub(crate) struct ProgressState {
     detaching: Vec<ReqId>,
     /// Patterns of probes that found no message.
     probing: FailedProbes,
+    /// At the end of a poll of epoll a request for an image was pending: the device is to meet it.
+    has_request: bool,
     /// When the links were last asked whether their other ends answer.
     checked: Instant,
 }
@@ -46,6 +49,7 @@ impl ProgressState {
             events: Vec::with_capacity(64),
             detaching: Vec::new(),
             probing: FailedProbes::default(),
+            has_request: false,
             checked: Instant::now(),
         }
     }
@@ -76,7 +80,7 @@ impl ProgressState {
         self.passes = 0;
     }
 
-    /// The staging buffer.
+    /// The buffer for bytes that are read and not parsed yet.
     #[inline(always)]
     pub(crate) fn staging(&mut self) -> &mut [u8] {
         &mut self.staging
@@ -119,6 +123,23 @@ impl ProgressState {
     /// Grants envelopes to peers that may have a message for a wait or a probe.
     pub(crate) fn grant(&mut self, engine: &mut Engine) {
         engine.grant_if_starved(&std::mem::take(&mut self.probing));
+    }
+
+    /// A poll of epoll is over: whether a request for an image is pending.
+    pub(crate) fn note_request(&mut self, is_pending: bool) {
+        self.has_request |= is_pending;
+    }
+
+    /// Whether a request was pending when the last poll was over.
+    #[inline]
+    pub(crate) fn has_request(&self) -> bool {
+        self.has_request
+    }
+
+    /// Takes note that the device meets the request; whether there was one.
+    #[inline]
+    pub(crate) fn take_request(&mut self) -> bool {
+        std::mem::take(&mut self.has_request)
     }
 
     /// Whether the links are to be checked now; they are then taken for checked.

@@ -69,7 +69,7 @@ impl LongWait {
 }
 
 impl Stall {
-    /// How to call things.
+    /// Says how to call things in reports.
     pub(crate) fn set_names(&mut self, names: Names) {
         self.names = Some(names);
     }

@@ -5,7 +5,7 @@ use std::fs::File;
 use rejoin_logging::determinants::{DeterminantError, LogMemory, LogPart};
 use rejoin_wire::recording::{DETERMINANT_WORDS, RecordingEntry, RecordingReader};
 
-use crate::rank_log::Determinants;
+use crate::log::Determinants;
 
 /// Records that a replay's log takes beyond those of the recording.
 const ROOM: usize = 1 << 16;

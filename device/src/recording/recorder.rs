@@ -14,7 +14,7 @@ use super::recording_file::RecordingFile;
 use super::{digest, name_of, start_of};
 use crate::device::Device;
 use crate::error::{Error, Result, text_of};
-use crate::rank_log::Determinants;
+use crate::log::Determinants;
 use rejoin_channel_table::Rank;
 
 /// A receive whose message has not come.

@@ -16,7 +16,7 @@ use rejoin_wire::recording::{
 };
 
 use super::raised;
-use crate::log_words::LogWords;
+use crate::log::LogWords;
 
 /// Bytes that are staged at most.
 const STAGE_BYTES: usize = STAGE_WORDS * 8;

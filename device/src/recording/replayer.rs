@@ -17,8 +17,8 @@ use super::trace::{ReceiveId, Trace};
 use super::{digest, name_of, raised};
 use crate::error::{Error, Result};
 use crate::job_locality::{JobLocality, LocalCost};
+use crate::log::Determinants;
 use crate::manager;
-use crate::rank_log::Determinants;
 
 /// Waits in a row in which nothing happens: the recorded rank waited there at its end.
 const MOST_WAITS: u32 = 100_000;
@@ -135,9 +135,10 @@ impl Replayer {
     /// Which ranks shared a host.
     #[must_use]
     pub fn locality(&self) -> JobLocality {
-        let cost = match self.start.copies_locally {
-            true => LocalCost::Copy,
-            false => LocalCost::SystemCall,
+        let cost = if self.start.copies_locally {
+            LocalCost::Copy
+        } else {
+            LocalCost::SystemCall
         };
         JobLocality::new(self.start.hosts.iter().copied(), cost)
     }
@@ -202,9 +203,10 @@ impl Replayer {
         buffer: (*mut u8, usize),
         is_withheld: bool,
     ) -> ReqId {
-        let context = match is_withheld {
-            true => self.trace.next_context(self.task),
-            false => Ok(pattern.context),
+        let context = if is_withheld {
+            self.trace.next_context(self.task)
+        } else {
+            Ok(pattern.context)
         };
         let context = self.readable(context);
         let receive = self.compare(&RecordingEntry::Receive {
@@ -380,9 +382,10 @@ impl Replayer {
         let operation = self.call();
         let Some((recorded, receive)) = self.readable(recorded) else {
             let now = shown(now, operation);
-            match self.trace.is_finalized() {
-                true => self.differs(&format!("{now}, and the recording has MPI_Finalize")),
-                false => self.ended(&format!("{now}, which has no record")),
+            if self.trace.is_finalized() {
+                self.differs(&format!("{now}, and the recording has MPI_Finalize"))
+            } else {
+                self.ended(&format!("{now}, which has no record"))
             }
         };
         let then = self.trace.operation(operation_of(&recorded));
@@ -416,9 +419,10 @@ impl Replayer {
 
     #[cold]
     fn ended(&mut self, why: &str) -> ! {
-        let reason = match self.trace.is_stopped() {
-            true => "the recording ends, because it could not be continued",
-            false => "the recording ends: the rank had ended there",
+        let reason = if self.trace.is_stopped() {
+            "the recording ends, because it could not be continued"
+        } else {
+            "the recording ends: the rank had ended there"
         };
         self.tell(ReplayOutcome::Ended(format!("{reason} ({why})")));
         manager::end(1)

@@ -46,12 +46,17 @@ pub(super) fn holds(summary: &Summary, generation: Generation) -> Holds {
 /// Lets the manager detect this process's end at once. Without this it detects the end a little
 /// later.
 pub(super) fn watch_exit(images: Option<&Images>) {
-    let Some((manager, (descriptor, slot))) = images.and_then(|i| Some((i.manager, i.watch?)))
-    else {
-        return;
+    let place = images.and_then(|i| Some((i.manager, i.watch?)));
+    let held = place.map(|(manager, (descriptor, slot))| {
+        let opened = managers_memory(manager, descriptor);
+        opened.and_then(|memory| watch::hold(memory.as_fd(), slot))
+    });
+    let held = match held {
+        Some(Ok(())) => return,
+        Some(Err(error)) => watch::hold_none().and(Err(error)),
+        // A host that has taken in more ranks than it watches.
+        None => watch::hold_none(),
     };
-    let opened = managers_memory(manager, descriptor);
-    let held = opened.and_then(|memory| watch::hold(memory.as_fd(), slot));
     if let Err(error) = held {
         let why = text_of(&error);
         tracing::info!("the end of this process will be noticed late: {why}");
@@ -78,8 +83,13 @@ pub(super) fn join_barrier(images: Option<&Images>) {
     }
 }
 
+/// Whether this process may open memory of the local manager. Safe in a signal handler.
+pub(super) fn may_open_memory_of(manager: u32) -> bool {
+    std::fs::File::open(format!("/proc/{manager}/fd")).is_ok()
+}
+
 /// Opens memory of the local manager by its number there.
-pub(super) fn managers_memory(manager: u32, descriptor: u32) -> std::io::Result<std::fs::File> {
+pub(crate) fn managers_memory(manager: u32, descriptor: u32) -> std::io::Result<std::fs::File> {
     let path = format!("/proc/{manager}/fd/{descriptor}");
     let mut options = std::fs::OpenOptions::new();
     options.read(true).write(true).open(path)

@@ -2,7 +2,6 @@
 
 mod imaging;
 
-pub(crate) mod managers_log;
 mod pending_checkpoint;
 mod region_answers;
 
@@ -11,22 +10,27 @@ pub(crate) use pending_checkpoint::{MoveImage, PendingCheckpoint, SafePointReque
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use rejoin_channel_table::{Epoch, Generation};
+use rejoin_channel_table::{Epoch, Generation, ImageId, MoveNumber};
 use rejoin_ckpt::checkpoint_request::{self, Ask};
 use rejoin_ckpt::threads::Parked;
 use rejoin_ckpt::twin::{self, Image, Imager, Taken};
-use rejoin_ckpt::{Refused, host_barrier, watch};
+use rejoin_ckpt::{ImageNumber, Refused, host_barrier, watch};
 use rejoin_wire::{ImageCost, Images, ToManager};
 
 use crate::descriptors;
 use crate::error::{Error, Result};
 use imaging::Copied;
+pub(crate) use imaging::managers_memory;
 use region_answers::RegionAnswers;
 
 /// Why there is no image of a process that a wrapper started: the wrapper would continue at the
 /// process's end.
 const WRAPPED: &str = "another program started the rank (a shell without exec, a debugger) and would continue without \
                        it after a failure; start the rank by exec, or directly";
+
+/// Why a rank with a log has no image: a restored process could not open its log.
+const OTHER_USER: &str = "the program has become another user, who may not open the memory in which the local \
+                          manager keeps the rank's log";
 
 /// The longest time for which a request waits for a child process of the program to end.
 const LONGEST_CHILD_WAIT: Duration = Duration::from_secs(1);
@@ -86,7 +90,7 @@ pub(crate) struct RankRecovery {
     /// The program waits for a checkpoint later than this one.
     asked_after: Option<Epoch>,
     /// The rank continues here after its images up to this number.
-    stays: Option<Epoch>,
+    stays: Option<MoveNumber>,
     /// The process that is to be the parent of this one, for an image of it to be taken.
     manager: Option<u32>,
     /// The costs of the last image since it was taken.
@@ -168,6 +172,11 @@ impl RankRecovery {
         waits
     }
 
+    /// Whether the pending request waits for a child process of the program.
+    pub(crate) fn holds_request(&self) -> bool {
+        self.waits_since.is_some()
+    }
+
     /// Whether images are taken of this process.
     pub(crate) fn takes_images(&self) -> bool {
         self.imager.is_some()
@@ -194,16 +203,16 @@ impl RankRecovery {
         }
     }
 
-    /// Takes the image of an epoch. Returns again in each process that is restored from it.
-    /// `log_bodies`: where the memory of the log has bodies now.
+    /// Takes this image. Returns again in each process that is restored from it.
+    /// `log_bodies`: where the memory of the log has bodies now; `None` for a rank without a log.
     ///
     /// # Errors
     /// The reason why there is no image, for the manager.
     pub(crate) fn take_image(
         &mut self,
         parked: &Parked,
-        epoch: Epoch,
-        log_bodies: Vec<Range<usize>>,
+        image: ImageId,
+        log_bodies: Option<Vec<Range<usize>>>,
     ) -> std::result::Result<Taken, NoImage> {
         let imager = self
             .imager
@@ -222,8 +231,11 @@ impl RankRecovery {
             .into());
         }
         checkpoint_request::drain();
-        imager.set_log_bodies(log_bodies);
-        Ok(twin::take(imager, parked, epoch.0)?)
+        if log_bodies.is_some() && !self.manager.is_none_or(imaging::may_open_memory_of) {
+            return Err(OTHER_USER.to_owned().into());
+        }
+        imager.set_log_bodies(log_bodies.unwrap_or_default());
+        Ok(twin::take(imager, parked, number_of(image))?)
     }
 
     /// The bodies of the log that this restored process has in memory of its own.
@@ -248,7 +260,7 @@ impl RankRecovery {
     pub(crate) fn report(
         &mut self,
         generation: Generation,
-        epoch: Epoch,
+        id: ImageId,
         image: &Image,
     ) -> ToManager {
         self.has_asked_again = false;
@@ -256,7 +268,7 @@ impl RankRecovery {
         let caveats = image.summary.caveats.iter();
         ToManager::Imaged {
             generation,
-            epoch,
+            image: id,
             pid: u32::try_from(image.pid).unwrap_or(0),
             cost: ImageCost {
                 stall: (image.timings.prepare + image.timings.clone) / 1000,
@@ -274,18 +286,18 @@ impl RankRecovery {
         self.copied = Copied::default();
         self.copied.since_last();
         if let Some(imager) = &mut self.imager {
-            imager.memory_is_back(epoch.0);
+            imager.memory_is_back(number_of(ImageId::Checkpoint(epoch)));
         }
         host_barrier::note_committed(epoch.0);
         self.known.committed = epoch;
     }
 
     /// This process has come from an image with which its rank has moved: that is no checkpoint.
-    pub(crate) fn moved(&mut self, number: Epoch) {
+    pub(crate) fn moved(&mut self, number: MoveNumber) {
         self.copied = Copied::default();
         self.copied.since_last();
         if let Some(imager) = &mut self.imager {
-            imager.memory_is_back(number.0);
+            imager.memory_is_back(number_of(ImageId::Move(number)));
         }
     }
 
@@ -307,13 +319,13 @@ impl RankRecovery {
 
     /// The rank continues here after its images up to this number, or without one. A second order
     /// may have the number of an earlier image of the same move.
-    pub(crate) fn stay(&mut self, number: Epoch) {
+    pub(crate) fn stay(&mut self, number: MoveNumber) {
         self.checkpoint.withdraw_move(number);
         self.stays = self.stays.max(Some(number));
     }
 
     /// Whether the rank continues here after its image of this number.
-    pub(crate) fn stays(&self, number: Epoch) -> bool {
+    pub(crate) fn stays(&self, number: MoveNumber) -> bool {
         self.stays >= Some(number)
     }
 
@@ -351,9 +363,19 @@ impl RankRecovery {
     }
 }
 
+/// The number by which a file or a frozen process knows this image.
+fn number_of(image: ImageId) -> ImageNumber {
+    image.parts().into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn number(step: u32) -> MoveNumber {
+        let after = Epoch(1);
+        MoveNumber { after, step }
+    }
 
     #[test]
     fn the_later_report_of_a_checkpoint_counts() {
@@ -385,20 +407,20 @@ mod tests {
     #[test]
     fn a_rank_stays_after_a_late_order_with_an_earlier_number() {
         let mut recovery = RankRecovery::new(None);
-        let image = |number| MoveImage {
-            number: Epoch(number),
+        let image = |step| MoveImage {
+            number: number(step),
             stops: true,
         };
-        recovery.stay(Epoch(3));
-        recovery.stay(Epoch(2));
-        assert!(recovery.stays(Epoch(3)) && !recovery.stays(Epoch(4)));
+        recovery.stay(number(3));
+        recovery.stay(number(2));
+        assert!(recovery.stays(number(3)) && !recovery.stays(number(4)));
         // The image that is pending belongs to a later move.
         recovery.checkpoint().request_move(image(5));
-        recovery.stay(Epoch(4));
+        recovery.stay(number(4));
         let next = recovery.checkpoint().take_next();
         assert_eq!(next, Some(SafePointRequest::Move(image(5))));
         recovery.checkpoint().request_move(image(6));
-        recovery.stay(Epoch(6));
+        recovery.stay(number(6));
         assert_eq!(recovery.checkpoint().take_next(), None);
     }
 }

@@ -1,12 +1,12 @@
 //! The requests for images that a rank has not met yet.
 
-use rejoin_channel_table::Epoch;
+use rejoin_channel_table::{Epoch, MoveNumber};
 
 /// The image with which a rank moves, or a copy ahead of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MoveImage {
-    /// Its number, which no checkpoint has.
-    pub(crate) number: Epoch,
+    /// The number of the move that the local manager gave.
+    pub(crate) number: MoveNumber,
     /// The rank waits after it.
     pub(crate) stops: bool,
 }
@@ -28,7 +28,7 @@ pub(crate) struct PendingCheckpoint {
     epoch: Option<Epoch>,
     /// The rank is to take an image of this number, because it moves. Apart from `stops`, so that
     /// the fast path compares one word.
-    number: Option<Epoch>,
+    number: Option<MoveNumber>,
     /// It waits after this image.
     stops: bool,
 }
@@ -77,7 +77,7 @@ impl PendingCheckpoint {
     }
 
     /// The rank does not move with an image up to this number.
-    pub(crate) fn withdraw_move(&mut self, number: Epoch) {
+    pub(crate) fn withdraw_move(&mut self, number: MoveNumber) {
         self.number.take_if(|pending| *pending <= number);
     }
 }

@@ -98,4 +98,19 @@ mod tests {
             prop_assert_eq!(again, ends);
         }
     }
+
+    #[test]
+    fn the_lowest_mark_of_ends_that_are_left_out_counts_for_the_first_that_is_left() {
+        let mut ends = IncarnationEnds::default();
+        for (incarnation, mark) in [(0, 2), (1, 4), (2, 7), (3, 9)] {
+            ends.note(Rank(1), Incarnation(incarnation), mark);
+        }
+        let end = |incarnation, mark| (Incarnation(incarnation), mark);
+        let all = [end(0, 2), end(1, 4), end(2, 7), end(3, 9)];
+        assert_eq!(ends.of_rank(Rank(1), 9), all);
+        assert_eq!(ends.of_rank(Rank(1), 4), all);
+        assert_eq!(ends.of_rank(Rank(1), 2), [end(2, 2), end(3, 9)]);
+        assert_eq!(ends.of_rank(Rank(1), 0), [end(3, 2)]);
+        assert_eq!(ends.of_rank(Rank(2), 4), []);
+    }
 }

@@ -205,7 +205,6 @@ impl CopiedLog {
         while self.first < part.first && self.records.pop_front().is_some() {
             self.first += 1;
         }
-        self.first = self.first.max(part.first);
         (self.answers, self.sends) = (part.answers, part.sends);
         Ok(())
     }
@@ -300,6 +299,22 @@ mod tests {
         let all = LogPart { first: 9, ..later };
         copy.add(&all).expect("all that there is");
         assert_eq!(copy.whole(), all);
+    }
+
+    #[test]
+    fn a_log_that_has_less_than_was_read_before_is_read_from_its_first_record() {
+        let mut log = DeterminantLog::new(empty()).expect("a log");
+        (0..3).for_each(|value| answer(&mut log, value));
+        let mut copy = CopiedLog::default();
+        let read = LogPart::read(log.memory(), 0).expect("a part");
+        copy.add(&read).expect("the first part");
+        let mut log = DeterminantLog::new(empty()).expect("a log that was begun anew");
+        answer(&mut log, 7);
+        answer(&mut log, 8);
+        let part = LogPart::read(log.memory(), read.end()).expect("a part");
+        assert_eq!((part.first, part.from, part.end()), (0, 0, 2));
+        copy.add(&part).expect("all that there is");
+        assert_eq!(copy.whole(), part);
     }
 
     #[test]

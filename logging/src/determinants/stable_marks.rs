@@ -290,4 +290,46 @@ mod tests {
         store(&mut marks, &back, 0, mark(2, 1, asked));
         assert_eq!(marks.advance(), [mark(2, 1, asked)]);
     }
+
+    #[test]
+    fn the_end_of_an_incarnation_makes_no_more_stable_than_was() {
+        let (mut marks, mut first, mut second) = (StableMarks::default(), log(), log());
+        first.depends(on(2, 0, 1)).expect("room");
+        let kept = answer(&mut first);
+        store(&mut marks, &first, 0, mark(1, 0, kept));
+        assert_eq!(marks.advance(), []);
+        first.begin(Incarnation(1)).expect("room");
+        let begun = first.mark();
+        store(&mut marks, &first, 0, mark(1, 1, begun));
+        second.depends(on(1, 0, kept)).expect("room");
+        let asked = second.mark();
+        store(&mut marks, &second, 0, mark(3, 0, asked));
+        assert_eq!(marks.advance(), [], "its dependency is not stored");
+        let mut other = log();
+        let told = answer(&mut other);
+        store(&mut marks, &other, 0, mark(2, 0, told));
+        let mut news = marks.advance();
+        news.sort_by_key(|mark| mark.rank);
+        assert_eq!(
+            news,
+            [mark(1, 1, begun), mark(2, 0, told), mark(3, 0, asked)]
+        );
+    }
+
+    #[test]
+    fn what_was_stable_of_a_log_says_nothing_of_one_that_is_begun_anew() {
+        let (mut marks, mut first) = (StableMarks::default(), log());
+        for _ in 0..3 {
+            answer(&mut first);
+        }
+        let told = first.mark();
+        store(&mut marks, &first, 0, mark(1, 0, told));
+        assert_eq!(marks.advance(), [mark(1, 0, told)]);
+        let mut anew = log();
+        anew.depends(on(2, 0, 1)).expect("room");
+        let asked = answer(&mut anew);
+        assert!(asked < told);
+        store(&mut marks, &anew, 0, mark(1, 1, asked));
+        assert_eq!(marks.advance(), [], "its dependency is not stored");
+    }
 }

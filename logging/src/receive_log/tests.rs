@@ -174,6 +174,35 @@ fn a_copy_of_another_process_s_log_says_nothing() {
 }
 
 #[test]
+fn a_part_of_another_process_s_log_does_not_follow() {
+    let part = |life, from, words: &[u64]| ReceivedPart {
+        life,
+        first: 0,
+        from,
+        words: words.to_vec(),
+    };
+    let mut copy = CopiedReceives::default();
+    copy.add(&part(6, 0, &[1, 2])).expect("the begin");
+    let before = copy.clone();
+    for from in [1, 2] {
+        let error = copy.add(&part(7, from, &[9]));
+        assert!(matches!(error, Err(ReceiveLogError::OutOfRange { .. })));
+        assert_eq!(copy, before);
+    }
+    copy.add(&part(7, 0, &[8, 9])).expect("all there is");
+    copy.add(&part(7, 2, &[10])).expect("it follows");
+    assert!(copy.parts(9).eq([part(7, 0, &[8, 9, 10])]));
+}
+
+#[test]
+fn a_log_that_has_less_than_was_read_before_is_read_from_its_first_word() {
+    let mut log = log(64);
+    assert!(log.append(&head(1), &[1; 8]));
+    let part = ReceivedPart::read(log.memory(), 30, log.position(), 99).expect("a log");
+    assert_eq!((part.from, part.end()), (0, log.position()));
+}
+
+#[test]
 fn a_copy_refuses_a_part_that_does_not_follow() {
     let part = |first, from, words: &[u64]| ReceivedPart {
         life: 7,

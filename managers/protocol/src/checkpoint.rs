@@ -178,10 +178,10 @@ impl Coordinator {
         self.committed.copy_files(interval);
     }
 
-    /// Ranks have moved with images of this number: files of checkpoints before that are not begun
-    /// any more.
-    pub fn moved(&mut self, number: Epoch) {
-        self.committed.moved(number);
+    /// Ranks have moved after this checkpoint: files of it and of those before are not begun any
+    /// more.
+    pub fn moved(&mut self, last: Epoch) {
+        self.committed.moved(last);
     }
 
     /// No host with ranks is left that could copy files.
@@ -330,15 +330,8 @@ impl Coordinator {
         Epoch(self.next.0.saturating_sub(1))
     }
 
-    /// Gives a number that no checkpoint gets. The caller stores it before it tells anyone.
-    pub fn take_number(&mut self) -> Epoch {
-        let number = self.next;
-        self.next = Epoch(number.0 + 1);
-        number
-    }
-
-    /// Channels tell 4,096 numbers apart, and images of moves and registered memory take some: it
-    /// is time for a checkpoint that all ranks take.
+    /// Channels tell 4,096 numbers apart, and registered memory takes some: it is time for a
+    /// checkpoint that all ranks take.
     #[must_use]
     pub fn is_short_of_numbers(&self) -> bool {
         let committed = self.committed().unwrap_or_default();

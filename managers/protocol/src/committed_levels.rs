@@ -45,8 +45,8 @@ pub(crate) struct CommittedLevels {
     /// When files are copied to partner hosts; `None`: never.
     copy_interval: Option<CopyInterval>,
     copies: BackgroundLevel,
-    /// Ranks have moved with images of this number: files of earlier checkpoints can't be written
-    /// and copied as if all ranks had been where they are.
+    /// Ranks have moved after this checkpoint: files of it and of those before can't be written and
+    /// copied as if all ranks had been where they are.
     moved: Epoch,
     /// The copies under way are not ordered yet.
     is_unordered: bool,
@@ -79,9 +79,9 @@ impl CommittedLevels {
         }));
     }
 
-    /// Ranks have moved with images of this number.
-    pub fn moved(&mut self, number: Epoch) {
-        self.moved = self.moved.max(number);
+    /// Ranks have moved after this checkpoint.
+    pub fn moved(&mut self, last: Epoch) {
+        self.moved = self.moved.max(last);
     }
 
     /// No host with ranks is left that could copy files.
@@ -195,8 +195,6 @@ impl CommittedLevels {
                 self.lose(*rank, epoch);
             }
         }
-        self.copies.roll_back(left, None);
-        self.forget_superseded();
     }
 
     /// The newest checkpoint of which this rank has an image.
@@ -409,5 +407,121 @@ impl CommittedLevels {
     fn forget_superseded(&mut self) {
         let epochs = self.epochs();
         self.gone.retain(|(epoch, _)| epochs.contains(*epoch));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rejoin_wire::ImageCost;
+
+    const NOW: Time = Time(9);
+
+    fn checkpoint(epoch: u32) -> CommittedCheckpoint {
+        CommittedCheckpoint {
+            epoch: Epoch(epoch),
+            at: NOW,
+            cost: ImageCost::default(),
+        }
+    }
+
+    /// Of a job of two ranks whose images go to files, and these to partner hosts, each time.
+    fn levels() -> CommittedLevels {
+        let mut levels = CommittedLevels::new(2, Some(Interval::Every(0)));
+        levels.copy_files(CopyInterval::Own(Interval::Every(0)));
+        levels
+    }
+
+    fn begin_files(levels: &mut CommittedLevels) {
+        levels.begin_files(NOW, &FailureRate::default());
+    }
+
+    /// A checkpoint is committed, and goes to files.
+    fn into_files(levels: &mut CommittedLevels, epoch: u32) {
+        levels.commit_memory(checkpoint(epoch));
+        begin_files(levels);
+        assert_eq!(levels.stored(Rank(0), Epoch(epoch)), None);
+        let complete = levels.stored(Rank(1), Epoch(epoch));
+        assert_eq!(complete, Some(checkpoint(epoch)));
+        levels.commit_files(NOW);
+    }
+
+    /// The newest files go to partner hosts.
+    fn to_partners(levels: &mut CommittedLevels, epoch: u32) {
+        begin_files(levels);
+        assert_eq!(levels.copied(Rank(0), Epoch(epoch)), None);
+        let complete = levels.copied(Rank(1), Epoch(epoch));
+        assert_eq!(complete, Some(checkpoint(epoch)));
+        levels.commit_copies(NOW);
+    }
+
+    #[test]
+    fn images_of_a_checkpoint_after_which_ranks_have_moved_go_nowhere() {
+        let mut levels = levels();
+        levels.commit_memory(checkpoint(2));
+        levels.moved(Epoch(2));
+        levels.moved(Epoch(1));
+        begin_files(&mut levels);
+        assert_eq!(levels.epochs().writing, None);
+        into_files(&mut levels, 3);
+        assert_eq!(levels.copies_due_at(), Some(Time(0)));
+        levels.moved(Epoch(3));
+        assert_eq!(levels.copies_due_at(), None);
+        begin_files(&mut levels);
+        assert_eq!(levels.epochs().copying, None);
+        into_files(&mut levels, 4);
+        to_partners(&mut levels, 4);
+        assert_eq!(levels.epochs().partner, Some(Epoch(4)));
+    }
+
+    #[test]
+    fn a_checkpoint_on_partner_hosts_counts_as_long_as_it_has_all_images() {
+        let mut levels = levels();
+        into_files(&mut levels, 1);
+        to_partners(&mut levels, 1);
+        assert_eq!(levels.outlives_hosts(), Some(Epoch(1)));
+        assert_eq!(levels.in_files_since(Epoch(1)), Some(Epoch(1)));
+        levels.lose(Rank(1), Epoch(1));
+        assert_eq!(levels.outlives_hosts(), None);
+        assert_eq!(levels.in_files_since(Epoch(1)), None);
+    }
+
+    #[test]
+    fn a_rollback_ends_copies_of_later_files() {
+        let mut levels = levels();
+        into_files(&mut levels, 1);
+        to_partners(&mut levels, 1);
+        into_files(&mut levels, 2);
+        begin_files(&mut levels);
+        assert_eq!(levels.epochs().copying, Some(Epoch(2)));
+        levels.roll_back(Epoch(2));
+        assert_eq!(levels.epochs().copying, Some(Epoch(2)));
+        levels.roll_back(Epoch(1));
+        assert_eq!(levels.epochs().copying, None);
+        assert_eq!(levels.copied(Rank(0), Epoch(2)), None);
+        assert_eq!(levels.copied(Rank(1), Epoch(2)), None);
+        let first = Some(Epoch(1));
+        let epochs = levels.epochs();
+        let left = [epochs.memory, epochs.file, epochs.partner];
+        assert_eq!(left, [first; 3]);
+    }
+
+    #[test]
+    fn what_lost_hosts_had_of_a_later_checkpoint_ends_its_files_and_copies() {
+        let mut levels = levels();
+        into_files(&mut levels, 1);
+        to_partners(&mut levels, 1);
+        into_files(&mut levels, 2);
+        levels.commit_memory(checkpoint(3));
+        begin_files(&mut levels);
+        let under_way = levels.epochs();
+        assert_eq!(under_way.copying, Some(Epoch(2)));
+        assert_eq!(under_way.writing, Some(Epoch(3)));
+        levels.lose_on_hosts(&[Rank(1)], Epoch(1));
+        let left = levels.epochs();
+        assert_eq!((left.writing, left.copying), (None, None));
+        assert_eq!(levels.target(), Some(Epoch(1)));
+        assert_eq!(levels.image_of(Rank(0)), Some(Epoch(3)));
+        assert_eq!(levels.image_of(Rank(1)), Some(Epoch(1)));
     }
 }

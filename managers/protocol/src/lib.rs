@@ -4,7 +4,7 @@
 //! - [`manager_messages`]: messages between local managers and the central manager.
 //! - [`local`]: one host's ranks; [`central`]: the job; [`verdict`]: how it ended.
 //! - [`broadcast`]: messages of central to all hosts, down a tree of local managers; [`lookup`]:
-//!   the card of one rank, on demand.
+//!   the card of one rank, on demand, and [`central_lookups`]: central's part of that.
 //! - [`checkpoint`]: when checkpoints are taken and committed; [`levels`],
 //!   [`committed_levels`] and `background_level`: which of them count, in memory, in files and on
 //!   partner hosts; [`interval`] and `failure_rate`: how long it is until the next one; [`policy`]:
@@ -21,6 +21,7 @@ mod background_level;
 pub mod broadcast;
 pub mod broadcast_tree;
 pub mod central;
+pub mod central_lookups;
 pub mod checkpoint;
 mod committed_checkpoint;
 pub mod committed_levels;

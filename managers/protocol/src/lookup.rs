@@ -93,6 +93,14 @@ impl Directory {
         }
     }
 
+    /// For each rank its host's position from now on: other managers are asked next. A size that is
+    /// not the job's changes nothing.
+    pub fn place(&mut self, places: Arc<[usize]>) {
+        if places.len() == self.places.len() {
+            self.places = places;
+        }
+    }
+
     /// When [`Directory::tick`] has something to do.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {

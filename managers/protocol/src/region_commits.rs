@@ -167,6 +167,8 @@ mod tests {
             commits.stored(Rank(1), Epoch(6), 2),
             RegionProgress::Waiting
         );
+        assert!(!commits.roll_back(Some(Epoch(4))), "that one is not later");
+        assert_eq!(commits.epochs(), both(Some(4), Some(2)));
         commits.roll_back(Some(Epoch(3)));
         assert_eq!(commits.epochs(), both(Some(2), None));
         commits.roll_back(None);

@@ -6,7 +6,7 @@ mod central_steps;
 use central_steps::{
     RANKS, at, computing, instance, job, killed, register, report, running, said, step,
 };
-use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, ImageId, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, END_BOUND, Event, Failover, Job, Leases, Record,
     Recovery, Relaunch, StoredState,
@@ -14,7 +14,8 @@ use rejoin_managers_protocol::central::{
 use rejoin_managers_protocol::checkpoint::{CopyInterval, Interval, REQUEST_LIMIT};
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::manager_messages::{
-    Cause, End, ProcessInstance, RankReport, Stage, ToCentral, ToLocal,
+    Cause, End, HostMessage, ImageMessage, ProcessInstance, ProcessMessage, RankReport, Stage,
+    ToCentral, ToLocal,
 };
 use rejoin_managers_protocol::policy::{RecoveryLimit, Refusal};
 use rejoin_managers_protocol::region_commits::RegionEpochs;
@@ -28,7 +29,7 @@ fn begins_anew(effects: &[CentralEffect], number: u32) -> bool {
             _,
             ToLocal::Restore {
                 generation,
-                epoch: None,
+                from: None,
                 ranks,
                 ..
             },
@@ -45,20 +46,20 @@ fn not_restored() -> Central {
     step(
         &mut central,
         at(1),
-        said(ToCentral::ExitDetected {
+        said(ToCentral::Process(ProcessMessage::ExitDetected {
             instance: rank,
             pid,
-        }),
+        })),
     );
     assert_eq!(central.view().generation, Generation(1));
     for rank in [1, 0] {
-        let failed = ToCentral::Failed {
+        let failed = ToCentral::Process(ProcessMessage::Failed {
             instance: instance(rank, 1),
             pid: 0,
             cause: Cause::NotStarted {
                 why: "no image".into(),
             },
-        };
+        });
         let effects = step(&mut central, at(2), said(failed));
         assert_eq!((effects, central.verdict()), (Vec::new(), None));
     }
@@ -142,10 +143,10 @@ fn a_fault_before_init_or_one_that_comes_again_does_not_begin_a_job_anew() {
 fn a_program_of_which_a_rank_ended_without_init_does_not_begin_anew() {
     let mut central = Central::new(job());
     step(&mut central, at(0), CentralInput::Begin);
-    let ended = ToCentral::Ended {
+    let ended = ToCentral::Process(ProcessMessage::Ended {
         instance: instance(0, 0),
         stage: Stage::Spawned,
-    };
+    });
     step(&mut central, at(1), said(ended));
     step(
         &mut central,
@@ -173,17 +174,17 @@ fn verdict_with_outliving(accepts_outliving: bool) -> Option<String> {
         for rank in 0..RANKS {
             let (instance, epoch) = (instance(rank, 0), Epoch(epoch));
             let message = match outlives {
-                Some(outlives) => ToCentral::NotImaged {
+                Some(outlives) => ToCentral::Image(ImageMessage::NotTaken {
                     instance,
-                    epoch,
+                    image: ImageId::Checkpoint(epoch),
                     why: "shared".into(),
                     outlives,
-                },
-                None => ToCentral::Imaged {
+                }),
+                None => ToCentral::Image(ImageMessage::Taken {
                     instance,
-                    epoch,
+                    image: ImageId::Checkpoint(epoch),
                     cost: ImageCost::default(),
-                },
+                }),
             };
             step(central, at(1), said(message));
         }
@@ -218,12 +219,12 @@ fn without_a_first_checkpoint_a_job_that_runs_does_not_begin_anew() {
     for rank in 0..RANKS {
         register(&mut central, instance(rank, 0));
     }
-    let refused = ToCentral::NotImaged {
+    let refused = ToCentral::Image(ImageMessage::NotTaken {
         instance: instance(0, 0),
-        epoch: Epoch(1),
+        image: ImageId::Checkpoint(Epoch(1)),
         why: "threads".into(),
         outlives: false,
-    };
+    });
     step(&mut central, at(1), said(refused));
     step(
         &mut central,
@@ -244,11 +245,11 @@ fn of_ranks_that_are_not_restored_the_first_that_was_lost_is_the_verdict() {
         end: End::Signaled(9),
         stage: Stage::Registered,
     };
-    let exit_status = ToCentral::ExitStatus {
+    let exit_status = ToCentral::Process(ProcessMessage::ExitStatus {
         instance: instance(0, 0),
         pid: 10,
         cause: cause.clone(),
-    };
+    });
     step(&mut central, at(3), said(exit_status));
     let verdict = Verdict::Failed {
         rank: Rank(0),
@@ -288,7 +289,7 @@ fn a_rank_that_takes_no_last_image_is_not_waited_for_without_end() {
         step(
             &mut central,
             at(0),
-            said(ToCentral::Finalizing { instance }),
+            said(ToCentral::Process(ProcessMessage::Finalizing { instance })),
         );
     }
     assert_eq!(central.deadline(), Some(at(REQUEST_LIMIT)));
@@ -324,7 +325,7 @@ fn who_was_suspended_counts_no_silence() {
         terms,
         hosts: vec![0],
     });
-    let renew = |number| said(ToCentral::Renew { number });
+    let renew = |number| said(ToCentral::Host(HostMessage::Renew { number }));
     let silent = |effects: &[CentralEffect]| {
         let is = |e: &CentralEffect| matches!(e, CentralEffect::Event(Event::HostSilent { .. }));
         effects.iter().any(is)
@@ -387,11 +388,11 @@ fn news_of_another_generation_or_incarnation_changes_nothing() {
     step(&mut central, at(1), CentralInput::Checkpoint);
     let epoch = central.view().pending.expect("an order");
     let imaged = |central: &mut Central, process| {
-        let imaged = ToCentral::Imaged {
+        let imaged = ToCentral::Image(ImageMessage::Taken {
             instance: process,
-            epoch,
+            image: ImageId::Checkpoint(epoch),
             cost: ImageCost::default(),
-        };
+        });
         step(central, at(1), said(imaged));
         central
             .view()
@@ -480,7 +481,7 @@ fn after_a_lost_host(central: &mut Central) -> Vec<CentralEffect> {
         step(
             central,
             at(0),
-            CentralInput::Local(host, ToCentral::Renew { number: 0 }),
+            CentralInput::Local(host, ToCentral::Host(HostMessage::Renew { number: 0 })),
         );
     }
     step(
@@ -488,7 +489,7 @@ fn after_a_lost_host(central: &mut Central) -> Vec<CentralEffect> {
         at(100),
         CentralInput::HostGone(1, "it is silent".into()),
     );
-    step(central, at(200), said(ToCentral::Done))
+    step(central, at(200), said(ToCentral::Host(HostMessage::Done)))
 }
 
 /// The effects when the first host is done, as the last one.
@@ -542,9 +543,9 @@ fn a_job_that_has_lost_a_host_is_launched_again_when_its_last_lease_is_over() {
     assert_eq!(effects, [decided]);
     // A lease of 1000 ms, the possible difference of clocks, and the time to stop; from its last
     // grant.
-    assert_eq!(central.deadline(), Some(at(1110)));
-    assert_eq!(step(&mut central, at(1109), CentralInput::Tick), []);
-    let effects = step(&mut central, at(1110), CentralInput::Tick);
+    assert_eq!(central.deadline(), Some(at(1210)));
+    assert_eq!(step(&mut central, at(1209), CentralInput::Tick), []);
+    let effects = step(&mut central, at(1210), CentralInput::Tick);
     assert_eq!(effects, [CentralEffect::Relaunch(relaunch(1))]);
     assert_eq!(central.deadline(), None);
 }
@@ -556,10 +557,14 @@ fn a_host_whose_manager_has_ended_is_not_waited_for() {
     step(
         &mut central,
         at(0),
-        CentralInput::Local(1, ToCentral::Renew { number: 0 }),
+        CentralInput::Local(1, ToCentral::Host(HostMessage::Renew { number: 0 })),
     );
     step(&mut central, at(100), CentralInput::HostLost(1));
-    step(&mut central, at(200), said(ToCentral::Done));
+    step(
+        &mut central,
+        at(200),
+        said(ToCentral::Host(HostMessage::Done)),
+    );
     let effects = step(
         &mut central,
         at(300),
@@ -637,8 +642,8 @@ fn a_central_manager_that_is_started_again_waits_for_a_whole_lease_before_the_re
     ];
     let mut central = Central::resume(job_with_failover(), records);
     step(&mut central, at(50_000), CentralInput::Begin);
-    assert_eq!(central.deadline(), Some(at(51_110)));
-    let effects = step(&mut central, at(51_110), CentralInput::Tick);
+    assert_eq!(central.deadline(), Some(at(51_210)));
+    let effects = step(&mut central, at(51_210), CentralInput::Tick);
     assert_eq!(effects, [CentralEffect::Relaunch(relaunch(5))]);
     // It was not: it is asked when every host is done.
     let records = vec![began, Record::Decided(lost)];
@@ -649,14 +654,18 @@ fn a_central_manager_that_is_started_again_waits_for_a_whole_lease_before_the_re
         at(50_000),
         CentralInput::HostGone(1, String::new()),
     );
-    let effects = step(&mut central, at(50_000), said(ToCentral::Done));
+    let effects = step(
+        &mut central,
+        at(50_000),
+        said(ToCentral::Host(HostMessage::Done)),
+    );
     assert_eq!(effects, asked_when_done());
     step(
         &mut central,
         at(50_001),
         CentralInput::Stored(vec![StoredState::Regions(Epoch(7))]),
     );
-    assert_eq!(central.deadline(), Some(at(51_110)));
+    assert_eq!(central.deadline(), Some(at(51_210)));
 }
 
 #[test]
@@ -692,7 +701,7 @@ fn a_silent_host_is_waited_for_only_if_the_job_can_not_go_on_without_it() {
             ..job_with_failover()
         });
         step(&mut central, at(0), CentralInput::Begin);
-        let renewal = ToCentral::Renew { number: 0 };
+        let renewal = ToCentral::Host(HostMessage::Renew { number: 0 });
         step(&mut central, at(0), CentralInput::Local(1, renewal.clone()));
         let due = central.deadline().expect("the end of a lease");
         let effects = step(&mut central, due, CentralInput::Tick);
@@ -777,7 +786,9 @@ fn a_restarted_job_rolls_back_to_the_checkpoint_from_which_it_began() {
 fn order_of(effect: &CentralEffect) -> Option<(Option<Epoch>, Incarnation)> {
     match effect {
         CentralEffect::Send(_, ToLocal::Spawn { from, ranks, .. }) => Some((*from, ranks[0].1)),
-        CentralEffect::Send(_, ToLocal::Restore { epoch, ranks, .. }) => Some((*epoch, ranks[0].1)),
+        CentralEffect::Send(_, ToLocal::Restore { from, ranks, .. }) => {
+            Some((from.and_then(ImageId::checkpoint), ranks[0].1))
+        }
         _ => None,
     }
 }

@@ -6,7 +6,7 @@ mod moving_ranks;
 
 use central_steps::{at, instance, step};
 use moving_ranks::{hear, moves, registered, running_on as running, three_hosts};
-use rejoin_channel_table::{Epoch, Generation, Incarnation, LanId, Rank};
+use rejoin_channel_table::{Epoch, Generation, ImageId, Incarnation, LanId, MoveNumber, Rank};
 use rejoin_managers_protocol::central::{
     AddedHost, Central, CentralEffect, CentralInput, Event, Failover, HostCondition, HostIndex,
     HostsRequest, Job, MoveRequest, Movers, Record, Relaunch, StopSignal, StoredState,
@@ -14,16 +14,17 @@ use rejoin_managers_protocol::central::{
 use rejoin_managers_protocol::host_health::HostHealth;
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
 use rejoin_managers_protocol::manager_messages::{
-    Cause, End, ProcessInstance, Stage, ToCentral, ToLocal,
+    Cause, End, HostMessage, ImageMessage, ProcessInstance, ProcessMessage, Stage, ToCentral,
+    ToLocal,
 };
 use rejoin_wire::ImageCost;
 
 fn suspect() -> ToCentral {
-    ToCentral::Health(HostHealth::Suspect("hot".into()))
+    ToCentral::Host(HostMessage::Health(HostHealth::Suspect("hot".into())))
 }
 
 fn leave() -> ToCentral {
-    ToCentral::Health(HostHealth::Leave("broken".into()))
+    ToCentral::Host(HostMessage::Health(HostHealth::Leave("broken".into())))
 }
 
 fn conditions(effects: &[CentralEffect]) -> Vec<(&str, HostCondition)> {
@@ -57,14 +58,52 @@ fn a_host_that_is_to_leave_is_drained_once() {
     let views = central.host_views();
     assert_eq!(views[1].why.as_deref(), Some("broken"));
     // The rank can't leave; it is tried again when the host says so again.
-    let refused = ToCentral::NotImaged {
+    let refused = ToCentral::Image(ImageMessage::NotTaken {
         instance: instance(1, 0),
-        epoch: Epoch(2),
+        image: ImageId::Move(MoveNumber::next(None, Epoch(1))),
         why: "no".into(),
         outlives: false,
-    };
+    });
     assert_eq!(moves(&hear(&mut central, 1, refused)), []);
     assert_eq!(moves(&hear(&mut central, 1, leave())), [(Rank(1), 2)]);
+}
+
+#[test]
+fn a_drained_host_that_ends_with_the_job_is_no_news() {
+    let mut central = running(three_hosts());
+    hear(&mut central, 1, leave());
+    let refused = ToCentral::Image(ImageMessage::NotTaken {
+        instance: instance(1, 0),
+        image: ImageId::Move(MoveNumber::next(None, Epoch(1))),
+        why: "no".into(),
+        outlives: false,
+    });
+    hear(&mut central, 1, refused);
+    for rank in 0..2 {
+        let instance = instance(rank, 0);
+        hear(
+            &mut central,
+            rank as usize,
+            ToCentral::Process(ProcessMessage::Finalizing { instance }),
+        );
+    }
+    let is_release = |effect: &CentralEffect| {
+        matches!(effect, CentralEffect::Send(_, ToLocal::AllFinalized { .. }))
+    };
+    // Nobody takes the last image.
+    let due = central
+        .deadline()
+        .expect("the limit of the last checkpoint");
+    let effects = step(&mut central, due, CentralInput::Tick);
+    assert!(effects.iter().any(is_release), "{effects:?}");
+    let effects = hear(&mut central, 1, ToCentral::Host(HostMessage::Done));
+    assert_eq!(conditions(&effects), []);
+    let views = central.host_views();
+    assert_eq!(
+        views[1].condition,
+        HostCondition::Left,
+        "it is told otherwise"
+    );
 }
 
 fn drain(central: &mut Central, host: HostIndex) -> Vec<CentralEffect> {
@@ -105,7 +144,11 @@ fn ranks_leave_a_host_of_which_one_is_in_finalize() {
         ..three_hosts()
     });
     let instance = instance(1, 0);
-    hear(&mut central, 1, ToCentral::Finalizing { instance });
+    hear(
+        &mut central,
+        1,
+        ToCentral::Process(ProcessMessage::Finalizing { instance }),
+    );
     let moved = moves(&drain(&mut central, 1));
     assert!(matches!(moved[..], [(Rank(2), _)]), "{moved:?}");
     let alone = MoveRequest {
@@ -114,7 +157,11 @@ fn ranks_leave_a_host_of_which_one_is_in_finalize() {
         to: None,
     };
     let mut other = running(three_hosts());
-    hear(&mut other, 1, ToCentral::Finalizing { instance });
+    hear(
+        &mut other,
+        1,
+        ToCentral::Process(ProcessMessage::Finalizing { instance }),
+    );
     let refused = step(&mut other, at(1), CentralInput::Move(alone));
     let why = "rank 1 is in MPI_Finalize, or has ended";
     assert_eq!((moves(&refused), refusal(&refused)), (vec![], Some(why)));
@@ -125,14 +172,14 @@ fn ranks_leave_a_host_of_which_one_is_in_finalize() {
 fn ranks_that_a_rollback_has_left_on_a_drained_host_move_away_again() {
     let mut central = running(three_hosts());
     assert_eq!(moves(&drain(&mut central, 1)), [(Rank(1), 2)]);
-    let lost = ToCentral::Failed {
+    let lost = ToCentral::Process(ProcessMessage::Failed {
         instance: instance(0, 0),
         pid: 10,
         cause: Cause::Ended {
             end: End::Signaled(9),
             stage: Stage::Registered,
         },
-    };
+    });
     let effects = hear(&mut central, 0, lost);
     assert_eq!(moves(&restored(&mut central, &effects)), [(Rank(1), 2)]);
 }
@@ -201,7 +248,11 @@ fn a_suspect_host_gets_ranks_only_while_no_other_has_room() {
     assert_eq!(moves(&effects), [(Rank(0), 2)]);
     let mut well = running(used([4, 4, 4]));
     hear(&mut well, 2, suspect());
-    let effects = hear(&mut well, 2, ToCentral::Health(HostHealth::Fine));
+    let effects = hear(
+        &mut well,
+        2,
+        ToCentral::Host(HostMessage::Health(HostHealth::Fine)),
+    );
     assert_eq!(conditions(&effects), [("spare", HostCondition::Active)]);
     let effects = step(&mut well, at(2), migrate(0));
     assert_eq!(moves(&effects), [(Rank(0), 2)]);
@@ -222,23 +273,26 @@ fn a_host_without_a_place_to_go_stays_and_that_is_told_once() {
     assert_eq!(stays(&hear(&mut central, 1, leave())), 1);
     assert_eq!(hear(&mut central, 1, leave()), []);
     // One that ends anyway is not kept waiting.
-    let effects = hear(&mut central, 1, ToCentral::HostEnds);
+    let effects = hear(&mut central, 1, ToCentral::Host(HostMessage::Ends));
     assert_eq!(effects, [CentralEffect::Send(1, ToLocal::CanNotLeave)]);
 }
 
 #[test]
 fn a_host_that_ends_soon_is_drained_unless_the_job_stops() {
     let mut central = running(three_hosts());
-    let effects = hear(&mut central, 1, ToCentral::HostEnds);
+    let effects = hear(&mut central, 1, ToCentral::Host(HostMessage::Ends));
     assert_eq!(moves(&effects), [(Rank(1), 2)]);
-    assert_eq!(hear(&mut central, 1, ToCentral::HostEnds), []);
+    assert_eq!(
+        hear(&mut central, 1, ToCentral::Host(HostMessage::Ends)),
+        []
+    );
     let mut stops = running(three_hosts());
     let stop = StopSignal {
         number: 15,
         grace: 5000,
     };
     step(&mut stops, at(2), CentralInput::Stop(Some(stop)));
-    let effects = hear(&mut stops, 1, ToCentral::HostEnds);
+    let effects = hear(&mut stops, 1, ToCentral::Host(HostMessage::Ends));
     assert_eq!(moves(&effects), []);
     let refused = CentralEffect::Send(1, ToLocal::CanNotLeave);
     assert!(!effects.contains(&refused), "{effects:?}");
@@ -247,7 +301,7 @@ fn a_host_that_ends_soon_is_drained_unless_the_job_stops() {
 #[test]
 fn a_local_manager_says_that_it_leaves_until_its_time_is_over() {
     let mut core = local_steps::with_a_rank();
-    let says = [LocalEffect::Central(ToCentral::HostEnds)];
+    let says = [LocalEffect::Central(ToCentral::Host(HostMessage::Ends))];
     let begin = vec![LocalInput::Leave(10_000)];
     assert_eq!(local_steps::at(&mut core, at(0), begin), says);
     let tick = || vec![LocalInput::Tick];
@@ -346,7 +400,7 @@ fn a_host_that_was_drained_comes_back_when_its_local_manager_has_ended() {
     hear(&mut central, 1, leave());
     let refused = step(&mut central, at(3), add(8, "b", false));
     assert!(added(&refused).flatten().is_some(), "{refused:?}");
-    hear(&mut central, 1, ToCentral::Done);
+    hear(&mut central, 1, ToCentral::Host(HostMessage::Done));
     let again = step(&mut central, at(3), add(9, "b", false));
     assert_eq!(added(&again), Some(None));
     let views = central.host_views();
@@ -372,7 +426,7 @@ fn hosts_that_could_not_be_used_are_not_added() {
         failover: None,
         ..three_hosts()
     };
-    assert!(why(fixed, add(1, "new", false)).contains("fixed places"));
+    assert!(why(fixed, add(1, "new", false)).contains("no files of images"));
 }
 
 #[test]
@@ -389,11 +443,11 @@ fn a_checkpoint_follows_that_waited_for_a_request_of_which_nothing_comes() {
     step(&mut central, at(4), CentralInput::Checkpoint);
     let mut effects = Vec::new();
     for rank in [0, 1] {
-        let imaged = ToCentral::Imaged {
+        let imaged = ToCentral::Image(ImageMessage::Taken {
             instance: instance(rank, 0),
-            epoch: Epoch(2),
+            image: ImageId::Checkpoint(Epoch(2)),
             cost: ImageCost::default(),
-        };
+        });
         let input = CentralInput::Local(rank as HostIndex, imaged);
         effects.extend(step(&mut central, at(5), input));
     }
@@ -416,7 +470,7 @@ fn without(central: &mut Central, lost: HostIndex, others: &[HostIndex]) -> Rela
     let mut effects = step(central, at(5), gone);
     effects.extend(step(central, at(5), CentralInput::Relaunchable(stored())));
     for other in others {
-        effects.extend(hear(central, *other, ToCentral::Done));
+        effects.extend(hear(central, *other, ToCentral::Host(HostMessage::Done)));
     }
     effects.extend(step(central, at(6), CentralInput::Stored(stored())));
     let next = effects.iter().find_map(|effect| match effect {

@@ -4,15 +4,18 @@ mod central_steps;
 mod moving_ranks;
 
 use central_steps::{at, computing, instance, step};
-use moving_ranks::{carry_out, hear, moves, ordered, recorded, records, registered, three_hosts};
-use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
+use moving_ranks::{
+    carry_out, hear, move_number, moves, ordered, recorded, records, registered, three_hosts,
+};
+use rejoin_channel_table::{Epoch, Generation, ImageId, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, Event, Failover, HostIndex, Job, Leases, MoveRequest,
     Movers, Record,
 };
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::manager_messages::{
-    Cause, ProcessInstance, RankReport, Report, ToCentral, ToLocal,
+    Cause, HostMessage, ImageMessage, ProcessInstance, ProcessMessage, RankReport, Report,
+    ToCentral, ToLocal,
 };
 use rejoin_wire::ImageCost;
 
@@ -27,7 +30,7 @@ fn groups() -> Job {
 }
 
 /// The hosts act under leases, which end so long after they were granted.
-const LEASE: u64 = 1110;
+const LEASE: u64 = 1210;
 
 fn leased(job: Job) -> Job {
     Job {
@@ -77,14 +80,23 @@ fn moved_in(job: Job) -> (Central, Vec<Record>) {
 }
 
 fn ends(central: &mut Central, host: HostIndex, instance: ProcessInstance) -> Vec<CentralEffect> {
-    hear(central, host, ToCentral::ExitDetected { instance, pid: 11 })
+    hear(
+        central,
+        host,
+        ToCentral::Process(ProcessMessage::ExitDetected { instance, pid: 11 }),
+    )
 }
 
-/// The ranks that hosts are to restore: host, rank, incarnation, checkpoint.
+/// The ranks that hosts are to restore from checkpoints: host, rank, incarnation, checkpoint.
 fn restored(effects: &[CentralEffect]) -> Vec<(HostIndex, u32, u32, Option<Epoch>)> {
     let orders = effects.iter().filter_map(|effect| match effect {
-        CentralEffect::Send(host, ToLocal::Restore { epoch, ranks, .. }) => {
-            Some(ranks.iter().map(|(rank, i)| (*host, rank.0, i.0, *epoch)))
+        CentralEffect::Send(host, ToLocal::Restore { from, ranks, .. }) => {
+            let epoch = from.and_then(ImageId::checkpoint);
+            Some(
+                ranks
+                    .iter()
+                    .map(move |(rank, i)| (*host, rank.0, i.0, epoch)),
+            )
         }
         _ => None,
     });
@@ -132,7 +144,11 @@ fn a_moved_rank_returns_to_the_host_of_its_image_when_nothing_acts_on_the_other(
     assert_eq!(restored(&effects), []);
     assert_eq!(host_of(&central, 1), 1);
     let instance = process(1, 1);
-    let effects = hear(&mut central, SPARE, ToCentral::Vacated { instance });
+    let effects = hear(
+        &mut central,
+        SPARE,
+        ToCentral::Process(ProcessMessage::Vacated { instance }),
+    );
     assert_eq!(restored(&effects), [(1, 1, 2, Some(Epoch(1)))]);
     // The others stand, and learn of it.
     let effects = hear(&mut central, 1, registered(process(1, 2)));
@@ -157,11 +173,11 @@ fn after_its_groups_next_checkpoint_it_stays_and_its_former_host_drops_what_it_h
     let mut told = Vec::new();
     for (host, instance) in [(0, process(0, 0)), (SPARE, process(1, 1))] {
         let cost = ImageCost::default();
-        let imaged = ToCentral::Imaged {
+        let imaged = ToCentral::Image(ImageMessage::Taken {
             instance,
-            epoch,
+            image: ImageId::Checkpoint(epoch),
             cost,
-        };
+        });
         told.extend(hear(&mut central, host, imaged));
     }
     let is_told = |host| {
@@ -220,7 +236,11 @@ fn the_next_central_manager_knows_that_a_rank_is_back_where_it_was() {
     assert_eq!(vacated(&effects), [(SPARE, process(1, 1))]);
     assert_eq!(restored(&effects), []);
     let instance = process(1, 1);
-    let effects = hear(&mut next, SPARE, ToCentral::Vacated { instance });
+    let effects = hear(
+        &mut next,
+        SPARE,
+        ToCentral::Process(ProcessMessage::Vacated { instance }),
+    );
     assert_eq!(restored(&effects), [(1, 1, 2, Some(Epoch(1)))]);
 }
 
@@ -231,11 +251,11 @@ fn the_next_central_manager_tells_nobody_of_a_rank_that_has_moved_and_is_on_its_
     stored.extend(records(&step(&mut central, due, CentralInput::Tick)));
     let epoch = central.view().pending.expect("it is requested");
     for (host, instance) in [(0, process(0, 0)), (SPARE, process(1, 1))] {
-        let imaged = ToCentral::Imaged {
+        let imaged = ToCentral::Image(ImageMessage::Taken {
             instance,
-            epoch,
+            image: ImageId::Checkpoint(epoch),
             cost: ImageCost::default(),
-        };
+        });
         stored.extend(records(&hear(&mut central, host, imaged)));
     }
     stored.extend(records(&ends(&mut central, SPARE, process(1, 1))));
@@ -282,7 +302,11 @@ fn no_rank_moves_whose_determinants_do_not_outlive_its_host() {
 fn returns_from_a_lost_host(job: Job, orders: &[(HostIndex, u32, u32, Option<Epoch>)]) {
     let (mut central, _) = moved_in(leased(job));
     for host in 0..=SPARE {
-        hear(&mut central, host, ToCentral::Renew { number: 0 });
+        hear(
+            &mut central,
+            host,
+            ToCentral::Host(HostMessage::Renew { number: 0 }),
+        );
     }
     let mut effects = ends(&mut central, SPARE, process(1, 1));
     effects.retain(|effect| matches!(effect, CentralEffect::Send(1, _)));
@@ -306,31 +330,69 @@ fn nor_in_a_rollback_of_all_ranks() {
 }
 
 #[test]
-fn the_next_central_manager_waits_for_the_lease_of_a_lost_host_too() {
-    let (mut central, mut stored) = moved_in(leased(groups()));
+fn nor_in_the_rollback_after_that() {
+    let (mut central, _) = moved_in(leased(three_hosts()));
+    for host in 0..=SPARE {
+        hear(
+            &mut central,
+            host,
+            ToCentral::Host(HostMessage::Renew { number: 0 }),
+        );
+    }
+    ends(&mut central, SPARE, process(1, 1));
+    let gone = CentralInput::HostGone(SPARE, "no power".into());
+    step(&mut central, at(2), gone);
+    let again = ends(&mut central, 0, instance(0, 1));
+    assert_eq!(restored(&again), [(0, 0, 2, Some(Epoch(1)))]);
+    let due = step(&mut central, at(LEASE + 1), CentralInput::Tick);
+    assert_eq!(restored(&due), [(1, 1, 3, Some(Epoch(1)))]);
+}
+
+/// The same under the next central manager, which learns of the loss when it is started.
+fn returns_from_a_host_lost_before(job: &Job, reports: [ToCentral; 2]) {
+    let job = leased(job.clone());
+    let (mut central, mut stored) = moved_in(job.clone());
     stored.extend(records(&ends(&mut central, SPARE, process(1, 1))));
-    let mut next = Central::resume(leased(groups()), stored);
+    let mut next = Central::resume(job, stored);
     let mut effects = step(&mut next, at(2), CentralInput::Begin);
-    effects.extend(hear(&mut next, 0, report(vec![with_its_image(0)])));
-    effects.extend(hear(&mut next, 1, report(Vec::new())));
+    for (host, report) in reports.into_iter().enumerate() {
+        effects.extend(hear(&mut next, host, report));
+    }
     let gone = CentralInput::HostGone(SPARE, "no power".into());
     effects.extend(step(&mut next, at(2), gone));
-    assert_eq!(restored(&effects), []);
+    let ordered = |effects: &[CentralEffect]| {
+        let mut ranks = restored(effects);
+        ranks.retain(|order| order.1 == 1);
+        ranks
+    };
+    assert_eq!(ordered(&effects), []);
     let later = step(&mut next, at(2 * LEASE), CentralInput::Tick);
-    assert_eq!(restored(&later), [(1, 1, 2, Some(Epoch(1)))]);
+    assert_eq!(ordered(&later), [(1, 1, 2, Some(Epoch(1)))]);
+}
+
+#[test]
+fn the_next_central_manager_waits_for_the_lease_of_a_lost_host_too() {
+    let reports = [report(vec![with_its_image(0)]), report(Vec::new())];
+    returns_from_a_host_lost_before(&groups(), reports);
+}
+
+#[test]
+fn and_in_a_rollback_of_all_ranks_whatever_their_hosts_have_heard_of_it() {
+    let reports = [report(vec![with_its_image(0)]), report(Vec::new())];
+    returns_from_a_host_lost_before(&three_hosts(), reports);
 }
 
 #[test]
 fn a_process_that_does_not_stop_on_the_other_host_ends_the_job_with_that_reason() {
     let (mut central, _) = moved();
     ends(&mut central, SPARE, process(1, 1));
-    let failed = ToCentral::Failed {
+    let failed = ToCentral::Process(ProcessMessage::Failed {
         instance: process(1, 1),
         pid: 11,
         cause: Cause::NotStopped {
             why: "its process 11 does not stop".into(),
         },
-    };
+    });
     hear(&mut central, SPARE, failed);
     step(&mut central, at(600_000), CentralInput::Tick);
     let verdict = central.verdict().expect("a verdict");
@@ -348,7 +410,7 @@ fn an_earlier_process_that_waits_for_a_move_does_not_continue() {
     let mut effects = step(&mut next, at(2), CentralInput::Begin);
     // Its host has not heard that the rank has moved, nor that it is back.
     let waits = RankReport {
-        moves: Some(Epoch(3)),
+        moves: Some(move_number(1, 2)),
         ..with_its_image(1)
     };
     for (host, ranks) in [
@@ -369,22 +431,26 @@ fn a_move_that_a_return_has_voided_is_not_told_again() {
     let (mut central, mut stored) = moved();
     stored.extend(records(&ends(&mut central, SPARE, process(1, 1))));
     let instance = process(1, 1);
-    let effects = hear(&mut central, SPARE, ToCentral::Vacated { instance });
+    let effects = hear(
+        &mut central,
+        SPARE,
+        ToCentral::Process(ProcessMessage::Vacated { instance }),
+    );
     stored.extend(records(&effects));
     stored.extend(records(&hear(&mut central, 1, registered(process(1, 2)))));
     // A later return is all that the journal keeps: the first one is superseded.
-    let voided = |record: &Record| matches!(record, Record::GroupRestoring { .. });
+    let voided = |record: &Record| matches!(record, Record::Return(_));
     stored.extend(records(&ends(&mut central, 1, process(1, 2))));
     let first = stored.iter().position(voided).expect("the first return");
     let mut superseded = stored.remove(first);
     let last = stored.iter_mut().rfind(|record| voided(record));
-    let Some(Record::GroupRestoring { epoch, .. }) = last else {
+    let Some(Record::Return(last)) = last else {
         panic!("the last return: {stored:?}");
     };
     // As if the group had committed another checkpoint in between.
-    *epoch = Epoch(90);
-    if let Record::GroupRestoring { epoch, .. } = &mut superseded {
-        assert_eq!(*epoch, Epoch(1));
+    last.from = Some(Epoch(90));
+    if let Record::Return(superseded) = &mut superseded {
+        assert_eq!(superseded.from, Some(Epoch(1)));
     }
     let mut next = Central::resume(groups(), stored);
     let mut effects = step(&mut next, at(2), CentralInput::Begin);
@@ -397,4 +463,123 @@ fn a_move_that_a_return_has_voided_is_not_told_again() {
     }
     let moves_again = |effect: &CentralEffect| matches!(effect, CentralEffect::Moved { .. });
     assert!(!effects.iter().any(moves_again), "{effects:?}");
+}
+
+#[test]
+fn a_group_that_returns_to_a_drained_host_moves_away_from_it_again() {
+    let (mut central, _) = recorded(groups());
+    let drain = MoveRequest {
+        id: 7,
+        movers: Movers::Drain(1),
+        to: Some(SPARE),
+    };
+    let begun = step(&mut central, at(1), CentralInput::Move(drain));
+    assert_eq!(moves(&begun), [(Rank(1), SPARE)]);
+    let number = ordered(&begun)[0].1;
+    carry_out(&mut central, (1, number), (1, SPARE), 1);
+    ends(&mut central, SPARE, process(1, 1));
+    let instance = process(1, 1);
+    hear(
+        &mut central,
+        SPARE,
+        ToCentral::Process(ProcessMessage::Vacated { instance }),
+    );
+    let mut effects = hear(&mut central, 1, registered(process(1, 2)));
+    assert_eq!(host_of(&central, 1), 1);
+    // The checkpoint that the return put off comes first.
+    let requested = records(&effects).into_iter();
+    let epochs = requested.filter_map(|record| match record {
+        Record::Requested { epoch } => Some(epoch),
+        _ => None,
+    });
+    if let Some(epoch) = epochs.last() {
+        for (host, instance) in [(0, process(0, 0)), (1, process(1, 2))] {
+            let imaged = ToCentral::Image(ImageMessage::Taken {
+                instance,
+                image: ImageId::Checkpoint(epoch),
+                cost: ImageCost::default(),
+            });
+            effects.extend(hear(&mut central, host, imaged));
+        }
+    }
+    assert_eq!(moves(&effects).len(), 1, "{effects:?}");
+    assert_eq!(moves(&effects)[0].0, Rank(1));
+}
+
+/// The process from before the move has not heard of it.
+#[test]
+fn an_earlier_process_that_does_not_stop_does_not_end_a_job_that_does_not_wait_for_it() {
+    let (_, stored) = moved();
+    let mut next = Central::resume(groups(), stored);
+    step(&mut next, at(2), CentralInput::Begin);
+    let arrived = RankReport {
+        incarnation: Incarnation(1),
+        ..with_its_image(1)
+    };
+    let mut effects = Vec::new();
+    for (host, ranks) in [
+        (0, vec![with_its_image(0)]),
+        (1, vec![with_its_image(1)]),
+        (SPARE, vec![arrived]),
+    ] {
+        effects.extend(hear(&mut next, host, report(ranks)));
+    }
+    assert_eq!(vacated(&effects), [(1, process(1, 0))]);
+    let failed = ToCentral::Process(ProcessMessage::Failed {
+        instance: process(1, 0),
+        pid: 11,
+        cause: Cause::NotStopped {
+            why: "its process 11 does not stop".into(),
+        },
+    });
+    hear(&mut next, 1, failed);
+    step(&mut next, at(600_000), CentralInput::Tick);
+    assert_eq!(next.verdict(), None);
+}
+
+#[test]
+fn the_next_central_manager_tells_again_where_a_rank_has_moved_and_which_image_counts_there() {
+    let (_, stored) = moved();
+    let mut next = Central::resume(groups(), stored);
+    let mut effects = step(&mut next, at(2), CentralInput::Begin);
+    let arrived = RankReport {
+        incarnation: Incarnation(1),
+        images: Vec::new(),
+        ..computing(1)
+    };
+    for (host, ranks) in [
+        (0, vec![with_its_image(0)]),
+        (1, Vec::new()),
+        (SPARE, vec![arrived]),
+    ] {
+        effects.extend(hear(&mut next, host, report(ranks)));
+    }
+    let moved = effects.iter().filter_map(|effect| match effect {
+        CentralEffect::Moved { rank, to, .. } => Some((*rank, *to)),
+        _ => None,
+    });
+    assert_eq!(moved.collect::<Vec<_>>(), [(Rank(1), SPARE)]);
+    let is_update = |effect: &CentralEffect| match effect {
+        CentralEffect::Send(_, ToLocal::Update { instance, .. })
+        | CentralEffect::SendAll(_, ToLocal::Update { instance, .. }) => *instance == process(1, 1),
+        _ => false,
+    };
+    assert!(effects.iter().any(is_update), "{effects:?}");
+}
+
+#[test]
+fn the_host_that_a_rank_moves_to_learns_which_image_of_its_group_counts() {
+    let (mut central, _) = recorded(groups());
+    let begun = ask(&mut central, 1, SPARE);
+    let number = ordered(&begun)[0].1;
+    let effects = carry_out(&mut central, (1, number), (1, SPARE), 1);
+    let starts = |effect: &CentralEffect| {
+        matches!(effect, CentralEffect::Send(SPARE, ToLocal::Start { .. }))
+    };
+    let started = effects.iter().position(starts).expect("it starts");
+    let is_told = |effect: &CentralEffect| {
+        matches!(effect, CentralEffect::Send(SPARE, ToLocal::CommitGroup { ranks, epoch, .. })
+            if ranks == &[Rank(1)] && *epoch == Epoch(1))
+    };
+    assert!(effects[started..].iter().any(is_told), "{effects:?}");
 }

@@ -7,7 +7,7 @@ use rejoin_managers_protocol::detector::{
     WatchEffect, WatchOrder, WatchReport,
 };
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
-use rejoin_managers_protocol::manager_messages::{Time, ToCentral, ToLocal};
+use rejoin_managers_protocol::manager_messages::{HostMessage, Time, ToCentral, ToLocal};
 use rejoin_wire::ToManager;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +45,7 @@ fn probe(host: usize, number: u64) -> LocalEffect {
 
 fn suspect(host: usize, failure: ProbeFailure) -> LocalEffect {
     let report = WatchReport::Suspect { host, failure };
-    LocalEffect::Central(ToCentral::Watch(report))
+    LocalEffect::Central(ToCentral::Host(HostMessage::Watch(report)))
 }
 
 #[test]
@@ -55,7 +55,11 @@ fn a_sporadic_detector_probes_the_host_of_an_awaited_rank_and_nothing_else() {
     assert_eq!(step(&mut core, 0, order(WatchOrder::Watch(vec![2]))), []);
     // Nobody waits.
     assert_eq!(core.deadline(), None);
-    let asks = |rank| LocalEffect::Central(ToCentral::Watch(WatchReport::AskRank(Rank(rank))));
+    let asks = |rank| {
+        LocalEffect::Central(ToCentral::Host(HostMessage::Watch(WatchReport::AskRank(
+            Rank(rank),
+        ))))
+    };
     assert_eq!(step(&mut core, 10, waits(&[7], false)), [asks(7)]);
     assert_eq!(
         step(&mut core, 11, waits(&[7], false)),
@@ -84,7 +88,7 @@ fn a_sporadic_detector_probes_the_host_of_an_awaited_rank_and_nothing_else() {
     // Ranks may have moved since: central is asked again.
     let restore = ToLocal::Restore {
         generation: Generation(1),
-        epoch: None,
+        from: None,
         ranks: Vec::new(),
         moved: Vec::new(),
     };

@@ -8,14 +8,16 @@ use central_steps::{
     RANKS, at, imaged, instance, job, killed, register, running_with, said, step, stored,
 };
 use local_steps::steps;
-use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, ImageId, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
-    Central, CentralEffect, CentralInput, Event, FailureHistory, Record,
+    Central, CentralEffect, CentralInput, Event, FailureHistory, Record, Return, ReturnScope,
 };
 use rejoin_managers_protocol::interval::Interval;
 use rejoin_managers_protocol::levels::{CommittedEpochs, Level};
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
-use rejoin_managers_protocol::manager_messages::{Cause, Stage, Time, ToCentral, ToLocal};
+use rejoin_managers_protocol::manager_messages::{
+    Cause, FileMessage, ImageMessage, ProcessMessage, Stage, Time, ToCentral, ToLocal,
+};
 use rejoin_wire::{Holds, ImageCost, Limits, ToManager, VERSION};
 
 const R: Rank = Rank(0);
@@ -70,7 +72,7 @@ fn commit(epochs: CommittedEpochs, abandoned: u32) -> LocalInput {
 fn image(epoch: u32) -> LocalInput {
     let message = ToManager::Imaged {
         generation: Generation(0),
-        epoch: Epoch(epoch),
+        image: ImageId::Checkpoint(Epoch(epoch)),
         pid: 100,
         cost: ImageCost::default(),
         streams: [false; 2],
@@ -94,33 +96,36 @@ fn images_are_kept_where_they_count() {
         vec![image(2), commit(counted(2, Some(1), None), 2)],
     );
     assert_eq!(effects[1..], []);
-    let stored = LocalInput::ImageStored(R, Epoch(1));
-    let news = ToCentral::ImageStored {
+    let stored = LocalInput::ImageStored(R, ImageId::Checkpoint(Epoch(1)));
+    let news = ToCentral::File(FileMessage::Stored {
         rank: R,
-        epoch: Epoch(1),
-    };
+        image: ImageId::Checkpoint(Epoch(1)),
+    });
     let effects = steps(&mut core, vec![stored]);
     assert_eq!(effects, [LocalEffect::Central(news.clone())]);
     // The report may be lost with a central manager.
     let effects = steps(&mut core, vec![commit(counted(2, Some(1), None), 2)]);
     assert_eq!(effects, [LocalEffect::Central(news)]);
     let effects = steps(&mut core, vec![commit(counted(2, Some(2), Some(1)), 2)]);
-    let from_memory = LocalEffect::DropFromMemory(R, Epoch(1));
+    let from_memory = LocalEffect::DropFromMemory(R, ImageId::Checkpoint(Epoch(1)));
     let write = LocalEffect::WriteImage(R, Epoch(2));
     assert_eq!(effects, [from_memory, write]);
     let why = Some("no\nspace".to_string());
-    let not_stored = LocalInput::ImageNotStored(R, Epoch(2), why);
+    let not_stored = LocalInput::ImageNotStored(R, ImageId::Checkpoint(Epoch(2)), why);
     let effects = steps(&mut core, vec![not_stored.clone()]);
-    let news = ToCentral::ImageNotStored {
+    let news = ToCentral::File(FileMessage::NotStored {
         rank: R,
-        epoch: Epoch(2),
+        image: ImageId::Checkpoint(Epoch(2)),
         why: Some("no space".into()),
-    };
+    });
     assert_eq!(effects, [LocalEffect::Central(news)]);
     assert_eq!(steps(&mut core, vec![not_stored]), [], "said twice");
     // What was taken since is void after a rollback to the files.
     let effects = steps(&mut core, vec![commit(counted(1, None, Some(1)), 2)]);
-    assert_eq!(effects, [LocalEffect::DropImage(R, Epoch(2))]);
+    assert_eq!(
+        effects,
+        [LocalEffect::DropImage(R, ImageId::Checkpoint(Epoch(2)))]
+    );
 }
 
 #[test]
@@ -128,15 +133,18 @@ fn an_image_that_is_gone_is_not_written() {
     let mut core = host();
     steps(
         &mut core,
-        vec![image(1), LocalInput::ImageEnded(R, Epoch(1))],
+        vec![
+            image(1),
+            LocalInput::ImageEnded(R, ImageId::Checkpoint(Epoch(1))),
+        ],
     );
     let effects = steps(&mut core, vec![commit(counted(1, Some(1), None), 1)]);
     let why = Some("its image is gone".to_string());
-    let news = ToCentral::ImageNotStored {
+    let news = ToCentral::File(FileMessage::NotStored {
         rank: R,
-        epoch: Epoch(1),
+        image: ImageId::Checkpoint(Epoch(1)),
         why,
-    };
+    });
     assert_eq!(effects, [LocalEffect::Central(news)]);
 }
 
@@ -157,7 +165,7 @@ fn told(effects: &[CentralEffect]) -> Option<CommittedEpochs> {
 /// The checkpoint that hosts are told to restore.
 fn restores(effects: &[CentralEffect]) -> Option<Epoch> {
     effects.iter().find_map(|effect| match effect {
-        CentralEffect::Send(_, ToLocal::Restore { epoch, .. }) => *epoch,
+        CentralEffect::Send(_, ToLocal::Restore { from, .. }) => from.and_then(ImageId::checkpoint),
         _ => None,
     })
 }
@@ -211,13 +219,13 @@ fn a_job_goes_back_to_files_if_a_rank_is_lost_together_with_its_image_in_memory(
     );
     assert_eq!(restores(&effects), Some(Epoch(2)));
     // The host finds out that its image is gone, too.
-    let not_started = ToCentral::Failed {
+    let not_started = ToCentral::Process(ProcessMessage::Failed {
         instance: instance(0, 1),
         pid: 0,
         cause: Cause::NotStarted {
             why: "its image is gone".into(),
         },
-    };
+    });
     let effects = step(&mut central, at(4), said(not_started.clone()));
     assert_eq!(restores(&effects), Some(Epoch(1)), "{effects:?}");
     assert_eq!(told(&effects), Some(counted(1, None, Some(1))));
@@ -248,13 +256,13 @@ fn without_files_the_loss_of_both_ends_the_job() {
         at(3),
         killed(instance(0, 0), 9, Stage::Registered),
     );
-    let not_started = ToCentral::Failed {
+    let not_started = ToCentral::Process(ProcessMessage::Failed {
         instance: instance(0, 1),
         pid: 0,
         cause: Cause::NotStarted {
             why: "its image is gone".into(),
         },
-    };
+    });
     step(&mut central, at(4), said(not_started));
     assert!(central.verdict().is_some());
 }
@@ -265,19 +273,19 @@ fn no_rollback_goes_behind_state_that_it_does_not_take_back() {
     imaged(&mut central, at(0), 1, 0);
     (0..RANKS).for_each(|rank| drop(stored(&mut central, at(1), rank, 1)));
     step(&mut central, at(2), CentralInput::Checkpoint);
-    let refused = ToCentral::NotImaged {
+    let refused = ToCentral::Image(ImageMessage::NotTaken {
         instance: instance(0, 0),
-        epoch: Epoch(2),
+        image: ImageId::Checkpoint(Epoch(2)),
         why: "shared".into(),
         outlives: true,
-    };
+    });
     step(&mut central, at(3), said(refused));
     another(&mut central, at(20_000), 3);
-    let lost = ToCentral::ImageLost {
+    let lost = ToCentral::Image(ImageMessage::Lost {
         instance: instance(1, 0),
-        epoch: Epoch(3),
+        image: ImageId::Checkpoint(Epoch(3)),
         why: None,
-    };
+    });
     let mut with_lost_image = central.clone();
     step(&mut with_lost_image, at(20_001), said(lost));
     let killed = killed(instance(0, 0), 9, Stage::Registered);
@@ -292,11 +300,11 @@ fn no_rollback_goes_behind_state_that_it_does_not_take_back() {
 #[test]
 fn a_known_loss_of_an_image_makes_the_next_rollback_an_older_one() {
     let mut central = with_both_levels();
-    let lost = ToCentral::ImageLost {
+    let lost = ToCentral::Image(ImageMessage::Lost {
         instance: instance(1, 0),
-        epoch: Epoch(2),
+        image: ImageId::Checkpoint(Epoch(2)),
         why: None,
-    };
+    });
     let effects = step(&mut central, at(3), said(lost));
     let says = effects.iter().any(|effect| {
         let target = Some(Epoch(1));
@@ -315,11 +323,11 @@ fn a_known_loss_of_an_image_makes_the_next_rollback_an_older_one() {
 fn files_that_fail_are_tried_again_after_pauses_and_the_older_ones_stay() {
     let mut central = with_both_levels();
     let not_stored = |epoch, why: Option<&str>| {
-        said(ToCentral::ImageNotStored {
+        said(ToCentral::File(FileMessage::NotStored {
             rank: Rank(0),
-            epoch: Epoch(epoch),
+            image: ImageId::Checkpoint(Epoch(epoch)),
             why: why.map(str::to_owned),
-        })
+        }))
     };
     let effects = step(&mut central, at(3), not_stored(2, Some("no space")));
     assert_eq!(told(&effects), Some(counted(2, None, Some(1))));
@@ -369,13 +377,16 @@ fn a_central_manager_that_is_started_again_knows_both_levels() {
     assert_eq!(resumed(records.clone()), Some(counted(2, None, Some(1))));
     // It has rolled back to the files.
     let mut rolled_back = records;
-    rolled_back.push(Record::Restoring {
+    rolled_back.push(Record::Return(Box::new(Return {
+        scope: ReturnScope::All,
         generation: Generation(1),
-        epoch: Some(Epoch(1)),
-        incarnations: vec![Incarnation(1); RANKS as usize],
+        ranks: (0..RANKS)
+            .map(|rank| (Rank(rank), Incarnation(1)))
+            .collect(),
+        from: Some(Epoch(1)),
         placement: None,
         memory: Box::new(FailureHistory::default()),
-    });
+    })));
     assert_eq!(resumed(rolled_back), Some(counted(1, None, Some(1))));
 }
 
@@ -385,9 +396,11 @@ fn files_have_an_interval_of_their_own() {
     let effects = imaged(&mut central, at(0), 1, 0);
     assert_eq!(told(&effects), Some(counted(1, Some(1), None)), "the first");
     (0..RANKS).for_each(|rank| drop(stored(&mut central, at(1), rank, 1)));
-    let program = |after| ToCentral::Checkpoint {
-        instance: instance(0, 0),
-        after: Epoch(after),
+    let program = |after| {
+        ToCentral::Image(ImageMessage::Wanted {
+            instance: instance(0, 0),
+            after: Epoch(after),
+        })
     };
     step(&mut central, at(500), said(program(1)));
     let effects = imaged(&mut central, at(500), 2, 0);
@@ -408,10 +421,10 @@ fn files_on_request_come_with_the_first_checkpoint_and_with_those_of_the_user() 
     let mut central = running_with(Interval::Asked);
     imaged(&mut central, at(0), 1, 0);
     (0..RANKS).for_each(|rank| drop(stored(&mut central, at(1), rank, 1)));
-    let program = ToCentral::Checkpoint {
+    let program = ToCentral::Image(ImageMessage::Wanted {
         instance: instance(0, 0),
         after: Epoch(1),
-    };
+    });
     step(&mut central, at(9_000), said(program));
     let effects = imaged(&mut central, at(9_000), 2, 0);
     assert_eq!(told(&effects), Some(counted(2, None, Some(1))));
@@ -426,19 +439,53 @@ fn files_that_the_user_has_asked_for_are_begun_again_if_they_fail() {
     (0..RANKS).for_each(|rank| drop(stored(&mut central, at(1), rank, 1)));
     let effects = another(&mut central, at(100), 2);
     assert_eq!(told(&effects), Some(counted(2, Some(2), Some(1))));
-    let full = ToCentral::ImageNotStored {
+    let full = ToCentral::File(FileMessage::NotStored {
         rank: Rank(0),
-        epoch: Epoch(2),
+        image: ImageId::Checkpoint(Epoch(2)),
         why: Some("no space".into()),
-    };
+    });
     let effects = step(&mut central, at(200), said(full));
     assert_eq!(told(&effects), Some(counted(2, None, Some(1))));
     // Another checkpoint comes after the pause, and nobody asks for files again.
-    let program = ToCentral::Checkpoint {
+    let program = ToCentral::Image(ImageMessage::Wanted {
         instance: instance(0, 0),
         after: Epoch(2),
-    };
+    });
     step(&mut central, at(2_000), said(program));
     let effects = imaged(&mut central, at(2_000), 3, 0);
     assert_eq!(told(&effects), Some(counted(3, Some(3), Some(1))));
+}
+
+#[test]
+fn images_of_a_group_that_falls_back_to_an_earlier_one_are_void() {
+    let mut core = host();
+    let of_group = |epoch| {
+        LocalInput::Central(ToLocal::CommitGroup {
+            generation: Generation(0),
+            ranks: vec![R],
+            epoch: Epoch(epoch),
+            released: None,
+        })
+    };
+    let stored = LocalInput::ImageStored(R, ImageId::Checkpoint(Epoch(1)));
+    let inputs = vec![
+        image(1),
+        commit(counted(1, Some(1), None), 1),
+        stored,
+        commit(counted(1, None, Some(1)), 1),
+        image(2),
+        of_group(2),
+        image(3),
+    ];
+    let drops = |effects: &[LocalEffect]| {
+        let dropped = effects.iter().filter_map(|effect| match effect {
+            LocalEffect::DropImage(_, image) => image.checkpoint(),
+            _ => None,
+        });
+        dropped.collect::<Vec<Epoch>>()
+    };
+    assert_eq!(drops(&steps(&mut core, inputs)), []);
+    assert_eq!(drops(&steps(&mut core, vec![of_group(2)])), []);
+    let effects = steps(&mut core, vec![of_group(1)]);
+    assert_eq!(drops(&effects), [Epoch(2), Epoch(3)]);
 }

@@ -6,12 +6,15 @@ use local_steps::{
     CALLER, CHILD, I, R, at, ended, failed, instance, left, lost, register, registered, said,
     spawn, spawned, steps,
 };
-use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_channel_table::{
+    BusinessCard, Epoch, Generation, ImageId, Incarnation, MoveNumber, Rank,
+};
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::levels::CommittedEpochs;
 use rejoin_managers_protocol::local::{CLOSED_GRACE, GRACE, Local, LocalEffect, LocalInput};
 use rejoin_managers_protocol::manager_messages::{
-    Cause, End, ProcessInstance, Stage, Time, ToCentral, ToLocal,
+    Cause, End, HostMessage, ImageMessage, ProcessInstance, ProcessMessage, Stage, Time, ToCentral,
+    ToLocal,
 };
 use rejoin_wire::{
     FromManager, Holds, ImageCost, Limits, MOST_COUNTERS, ProcessMap, ToManager, VERSION,
@@ -61,7 +64,7 @@ fn a_process_that_begins_to_end_while_it_must_make_room_is_reported_as_what_it_w
     let spawn = spawn(vec![(R, I)], true);
     let order = ToLocal::Restore {
         generation: Generation(1),
-        epoch: None,
+        from: None,
         ranks: vec![(R, I.next())],
         moved: Vec::new(),
     };
@@ -77,7 +80,10 @@ fn a_process_that_begins_to_end_while_it_must_make_room_is_reported_as_what_it_w
     );
     let (instance, pid) = (instance(), CHILD);
     let effects = steps(&mut core, vec![LocalInput::ExitDetected(R, I)]);
-    let told = LocalEffect::Central(ToCentral::ExitDetected { instance, pid });
+    let told = LocalEffect::Central(ToCentral::Process(ProcessMessage::ExitDetected {
+        instance,
+        pid,
+    }));
     assert_eq!(effects, [told]);
     let effects = steps(
         &mut core,
@@ -87,11 +93,11 @@ fn a_process_that_begins_to_end_while_it_must_make_room_is_reported_as_what_it_w
         end: End::Signaled(9),
         stage: Stage::Registered,
     };
-    let told = LocalEffect::Central(ToCentral::ExitStatus {
+    let told = LocalEffect::Central(ToCentral::Process(ProcessMessage::ExitStatus {
         instance,
         pid,
         cause,
-    });
+    }));
     assert_eq!(effects, [told]);
 }
 
@@ -122,10 +128,10 @@ fn a_closed_socket_is_followed_by_an_end_or_is_one() {
         Time(0).plus_millis(CLOSED_GRACE),
         vec![LocalInput::Tick],
     );
-    let LocalEffect::Central(ToCentral::Failed {
+    let LocalEffect::Central(ToCentral::Process(ProcessMessage::Failed {
         cause: Cause::Misbehaved { why },
         ..
-    }) = &effects[0]
+    })) = &effects[0]
     else {
         panic!("{effects:?}");
     };
@@ -157,7 +163,7 @@ fn the_end_is_polite_first_and_then_not() {
             LocalInput::Swept,
         ],
     );
-    let done = LocalEffect::Central(ToCentral::Done);
+    let done = LocalEffect::Central(ToCentral::Host(HostMessage::Done));
     assert_eq!(
         effects[effects.len() - 2..],
         [LocalEffect::Sweep, done.clone()]
@@ -237,10 +243,10 @@ fn a_rank_of_another_version_or_number_is_refused() {
     for effect in [with(R, VERSION + 1), with(Rank(0), VERSION)] {
         let refused = matches!(
             &effect,
-            LocalEffect::Central(ToCentral::Failed {
+            LocalEffect::Central(ToCentral::Process(ProcessMessage::Failed {
                 cause: Cause::Misbehaved { .. },
                 ..
-            })
+            }))
         );
         assert!(refused, "{effect:?}");
     }
@@ -258,7 +264,10 @@ fn counters_come_between_all_finalized_and_leave_and_are_bounded() {
     let inputs = vec![said(CHILD, ToManager::Finalizing), LocalInput::Central(all)];
     steps(&mut core, inputs);
     let effects = steps(&mut core, vec![said(CHILD, counters(1000))]);
-    let LocalEffect::Central(ToCentral::Counters { counters: told, .. }) = &effects[0] else {
+    let LocalEffect::Central(ToCentral::Process(ProcessMessage::Counters {
+        counters: told, ..
+    })) = &effects[0]
+    else {
         panic!("{effects:?}");
     };
     assert_eq!(told.len(), MOST_COUNTERS);
@@ -268,7 +277,7 @@ fn counters_come_between_all_finalized_and_leave_and_are_bounded() {
     let effects = steps(&mut registered(CHILD), vec![said(CHILD, counters(1))]);
     let refused = matches!(
         &effects[0],
-        LocalEffect::Central(ToCentral::Failed { cause: Cause::Misbehaved { why }, .. })
+        LocalEffect::Central(ToCentral::Process(ProcessMessage::Failed { cause: Cause::Misbehaved { why }, .. }))
             if why == "it said Counters when it was Registered"
     );
     assert!(refused, "{effects:?}");
@@ -279,10 +288,10 @@ fn what_a_program_says_stays_one_line() {
     let why = format!("a\nb\u{1b}[2J{}", "x".repeat(1000));
     let abort = ToManager::Abort { code: 1, why };
     let effects = steps(&mut registered(CHILD), vec![said(CHILD, abort)]);
-    let LocalEffect::Central(ToCentral::Failed {
+    let LocalEffect::Central(ToCentral::Process(ProcessMessage::Failed {
         cause: Cause::Aborted { why, .. },
         ..
-    }) = &effects[0]
+    })) = &effects[0]
     else {
         panic!("{effects:?}");
     };
@@ -305,10 +314,10 @@ fn a_checkpoint_asked_for_after_a_rollback_is_none_of_the_abandoned_ones() {
     // Number 5 was under way when all rolled back to 4: the rank has never received it.
     steps(&mut core, vec![commit(4, 5)]);
     let ask = ToManager::Checkpoint { after: Epoch(4) };
-    let asked = ToCentral::Checkpoint {
+    let asked = ToCentral::Image(ImageMessage::Wanted {
         instance: instance(),
         after: Epoch(5),
-    };
+    });
     let effects = steps(&mut core, vec![said(CHILD, ask)]);
     assert_eq!(effects, [LocalEffect::Central(asked)]);
     let answer = FromManager::Committed {
@@ -327,7 +336,7 @@ fn a_job_that_begins_anew_before_its_host_has_a_lease_starts_the_newer_processes
     let spawn = spawn(vec![(R, I)], true);
     let anew = ToLocal::Restore {
         generation: Generation(1),
-        epoch: None,
+        from: None,
         ranks: vec![(R, I.next())],
         moved: Vec::new(),
     };
@@ -357,7 +366,7 @@ fn an_image_of_an_abandoned_epoch_that_comes_late_is_dropped() {
     let imaged = |epoch| {
         let message = ToManager::Imaged {
             generation: Generation(0),
-            epoch: Epoch(epoch),
+            image: ImageId::Checkpoint(Epoch(epoch)),
             pid: 100,
             cost: ImageCost::default(),
             streams: [false; 2],
@@ -367,11 +376,16 @@ fn an_image_of_an_abandoned_epoch_that_comes_late_is_dropped() {
         said(CHILD, message)
     };
     let effects = steps(&mut core, vec![LocalInput::Central(commit), imaged(5)]);
-    assert_eq!(effects, [LocalEffect::DropImage(R, Epoch(5))]);
+    assert_eq!(
+        effects,
+        [LocalEffect::DropImage(R, ImageId::Checkpoint(Epoch(5)))]
+    );
     let effects = steps(&mut core, vec![imaged(6)]);
     let told = matches!(
         effects[..],
-        [LocalEffect::Central(ToCentral::Imaged { .. })]
+        [LocalEffect::Central(ToCentral::Image(
+            ImageMessage::Taken { .. }
+        ))]
     );
     assert!(told, "{effects:?}");
 }
@@ -384,24 +398,29 @@ fn no_rank_starts_before_its_host_has_a_lease() {
     let effects = steps(&mut core, vec![LocalInput::Central(spawn)]);
     assert_eq!(
         effects,
-        [LocalEffect::Central(ToCentral::Renew { number: 0 })]
+        [LocalEffect::Central(ToCentral::Host(HostMessage::Renew {
+            number: 0
+        }))]
     );
     let granted = LocalInput::Central(ToLocal::Granted { number: 0 });
     let effects = steps(&mut core, vec![granted]);
     assert_eq!(
         effects,
-        [LocalEffect::ContinueAll, LocalEffect::Spawn(instance())]
+        [
+            LocalEffect::RunUntil(Time(0).plus_millis(1000)),
+            LocalEffect::Spawn(instance())
+        ]
     );
 }
 
 /// Each order of an earlier generation alone: nothing else refuses it.
-#[test]
-fn orders_of_an_earlier_generation_change_nothing() {
+/// A core whose rank has registered in the next generation.
+fn registered_again() -> Local {
     let mut core = registered(CHILD);
     let next = I.next();
     let anew = ToLocal::Restore {
         generation: Generation(1),
-        epoch: None,
+        from: None,
         ranks: vec![(R, next)],
         moved: Vec::new(),
     };
@@ -420,6 +439,12 @@ fn orders_of_an_earlier_generation_change_nothing() {
         LocalInput::Said(R, next, CALLER, message),
     ];
     steps(&mut core, inputs);
+    core
+}
+
+#[test]
+fn orders_of_an_earlier_generation_change_nothing() {
+    let (core, next) = (registered_again(), I.next());
     let generation = Generation(0);
     let table = vec![(next, Arc::new(BusinessCard::default())); 5];
     let process_map = ProcessMap::of(&table, |_| 0);
@@ -443,9 +468,21 @@ fn orders_of_an_earlier_generation_change_nothing() {
         },
         ToLocal::Restore {
             generation,
-            epoch: None,
+            from: None,
             ranks: vec![(R, next.next())],
             moved: Vec::new(),
+        },
+        ToLocal::CommitGroup {
+            generation,
+            ranks: vec![R],
+            epoch,
+            released: None,
+        },
+        ToLocal::Load {
+            generation,
+            rank: Rank(7),
+            number: MoveNumber::next(None, epoch),
+            holder: None,
         },
         ToLocal::AllFinalized { generation },
     ];
@@ -489,9 +526,9 @@ fn a_report_names_unacknowledged_exits_in_the_order_of_their_detection() {
         let [LocalEffect::Central(ToCentral::Report(report))] = &effects[..] else {
             panic!("{effects:?}");
         };
-        let known = |news: &ToCentral| matches!(news, ToCentral::ExitStatus { .. });
+        let known = |said| matches!(said, ProcessMessage::ExitStatus { .. });
         let exits = report.exits.iter();
-        exits.map(|e| (e.instance(), known(&e.news()))).collect()
+        exits.map(|e| (e.instance(), known(e.message()))).collect()
     };
 
     // The higher rank exits first.
@@ -503,7 +540,7 @@ fn a_report_names_unacknowledged_exits_in_the_order_of_their_detection() {
     // Both have successors before any status is known, and one of the successors exits, too.
     let restore = ToLocal::Restore {
         generation: Generation(1),
-        epoch: None,
+        from: None,
         ranks: ranks.map(|rank| (rank, I.next())).to_vec(),
         moved: Vec::new(),
     };
@@ -544,23 +581,26 @@ fn ranks_of_a_restarted_job_begin_from_their_images() {
         incarnation: Incarnation(3),
     };
     let effects = steps(&mut core, vec![LocalInput::Central(order)]);
-    assert_eq!(effects, [LocalEffect::Restore(begun, Epoch(7))]);
+    assert_eq!(
+        effects,
+        [LocalEffect::Restore(begun, ImageId::Checkpoint(Epoch(7)))]
+    );
     // One that is lost goes back to the same checkpoint.
     let there = LocalInput::Spawned(R, Incarnation(3), CHILD);
     let again = ToLocal::Restore {
         generation: Generation(4),
-        epoch: Some(Epoch(7)),
+        from: Some(ImageId::Checkpoint(Epoch(7))),
         ranks: vec![(R, Incarnation(4))],
         moved: Vec::new(),
     };
     let retired = LocalInput::Retired(R, Incarnation(3));
     let effects = steps(&mut core, vec![there, LocalInput::Central(again), retired]);
     let restored = |effect: &LocalEffect| match effect {
-        LocalEffect::Restore(instance, epoch) => Some((instance.incarnation, *epoch)),
+        LocalEffect::Restore(instance, image) => Some((instance.incarnation, *image)),
         _ => None,
     };
     let restored: Vec<_> = effects.iter().filter_map(restored).collect();
-    assert_eq!(restored, [(Incarnation(4), Epoch(7))]);
+    assert_eq!(restored, [(Incarnation(4), ImageId::Checkpoint(Epoch(7)))]);
 }
 
 /// This checkpoint is committed in memory.

@@ -5,10 +5,10 @@ mod moving_ranks;
 
 use central_steps::instance;
 use moving_ranks::{hear, imaged, records, running_on, three_hosts};
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{Epoch, ImageId, Rank};
 use rejoin_managers_protocol::central::{Central, CentralEffect, ImageWork, Job, Record, Recovery};
 use rejoin_managers_protocol::checkpoint::Interval;
-use rejoin_managers_protocol::manager_messages::ToCentral;
+use rejoin_managers_protocol::manager_messages::{FileMessage, ImageMessage, ToCentral};
 
 /// A rank on each of two hosts, each a group, with files of images.
 fn groups() -> Job {
@@ -39,21 +39,29 @@ fn work(central: &Central) -> Option<ImageWork> {
 fn asks(central: &mut Central, after: u32) -> Option<u32> {
     let instance = instance(0, 0);
     let after = Epoch(after);
-    requested(&hear(central, 0, ToCentral::Checkpoint { instance, after }))
+    requested(&hear(
+        central,
+        0,
+        ToCentral::Image(ImageMessage::Wanted { instance, after }),
+    ))
 }
 
 fn wants_files(central: &mut Central, of: u32) -> Option<u32> {
     let instance = instance(0, 0);
     let of = Epoch(of);
-    requested(&hear(central, 0, ToCentral::WantFiles { instance, of }))
+    requested(&hear(
+        central,
+        0,
+        ToCentral::Image(ImageMessage::FilesWanted { instance, of }),
+    ))
 }
 
 fn files_are_there(central: &mut Central, epoch: u32) {
     for rank in [0, 1] {
-        let stored = ToCentral::ImageStored {
+        let stored = ToCentral::File(FileMessage::Stored {
             rank: Rank(rank),
-            epoch: Epoch(epoch),
-        };
+            image: ImageId::Checkpoint(Epoch(epoch)),
+        });
         hear(central, rank as usize, stored);
     }
 }

@@ -5,9 +5,11 @@ mod moving_ranks;
 
 use central_steps::{at, instance, step};
 use moving_ranks::{running_on as running, three_hosts};
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{Epoch, ImageId, Rank};
 use rejoin_managers_protocol::central::{Central, CentralEffect, CentralInput, HostIndex, Job};
-use rejoin_managers_protocol::manager_messages::{RankLogUse, Time, ToCentral, ToLocal};
+use rejoin_managers_protocol::manager_messages::{
+    ImageMessage, LogMessage, RankLogUse, Time, ToCentral, ToLocal,
+};
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_wire::ImageCost;
 
@@ -41,9 +43,13 @@ fn the_group_for_which_most_is_retained_has_its_turn_first() {
             most_for: most_for.map(|of| (of, retained)),
             lag: None,
         };
-        let news = ToCentral::LogsUsed(vec![log(0, 100, most_for)]);
+        let news = ToCentral::Log(LogMessage::Used(vec![log(0, 100, most_for)]));
         step(&mut central, at(1), CentralInput::Local(0, news));
-        let less = ToCentral::LogsUsed(vec![log(1, 99, most_for.map(|_| Rank(0)))]);
+        let less = ToCentral::Log(LogMessage::Used(vec![log(
+            1,
+            99,
+            most_for.map(|_| Rank(0)),
+        )]));
         step(&mut central, at(1), CentralInput::Local(1, less));
         let asked = step(&mut central, at(2), CentralInput::Checkpoint);
         assert_eq!(in_turn(&asked), [first], "{most_for:?}");
@@ -63,11 +69,11 @@ fn a_job_that_ends_requests_no_further_images() {
     let gone = CentralInput::HostGone(1, "its local manager ended".into());
     step(&mut central, at(3), gone);
     assert!(matches!(central.verdict(), Some(Verdict::HostLost { .. })));
-    let imaged = ToCentral::Imaged {
+    let imaged = ToCentral::Image(ImageMessage::Taken {
         instance: instance(0, 0),
-        epoch: Epoch(2),
+        image: ImageId::Checkpoint(Epoch(2)),
         cost: ImageCost::default(),
-    };
+    });
     let ordered = step(&mut central, at(4), CentralInput::Local(0, imaged));
     assert_eq!(in_turn(&ordered), [] as [u32; 0]);
 }
@@ -84,7 +90,7 @@ fn says(central: &mut Central, now: Time, host: HostIndex, rank: u32) -> Vec<Cen
         most_for: None,
         lag: Some(250 * MILLIS),
     };
-    let news = ToCentral::LogsUsed(vec![log]);
+    let news = ToCentral::Log(LogMessage::Used(vec![log]));
     step(central, now, CentralInput::Local(host, news))
 }
 

@@ -3,10 +3,14 @@
 mod local_steps;
 
 use local_steps::{at, steps};
-use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
+use rejoin_channel_table::{
+    BusinessCard, Epoch, Generation, ImageId, Incarnation, MoveNumber, Rank,
+};
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
 use rejoin_managers_protocol::lookup::{LookupMessage, PATIENCE};
-use rejoin_managers_protocol::manager_messages::{Cause, Time, ToCentral, ToLocal};
+use rejoin_managers_protocol::manager_messages::{
+    Cause, MovedRank, ProcessInstance, ProcessMessage, Time, ToCentral, ToLocal,
+};
 use rejoin_wire::ProcessMap;
 use rejoin_wire::{FromManager, Limits, ToManager, VERSION};
 use std::sync::Arc;
@@ -130,10 +134,10 @@ fn told() -> LocalEffect {
 
 fn misbehaved(effects: &[LocalEffect], text: &str) {
     let [
-        LocalEffect::Central(ToCentral::Failed {
+        LocalEffect::Central(ToCentral::Process(ProcessMessage::Failed {
             cause: Cause::Misbehaved { why },
             ..
-        }),
+        })),
     ] = effects
     else {
         panic!("{effects:?}");
@@ -227,6 +231,158 @@ fn others_are_answered_before_the_start_and_after_it() {
 }
 
 #[test]
+fn after_a_rollback_the_manager_of_the_next_place_is_asked() {
+    let mut core = begun();
+    // The host of the other rank is lost, and this rank goes back as well.
+    let (generation, back) = (Generation(1), Incarnation(1));
+    let restore = ToLocal::Restore {
+        generation,
+        from: None,
+        ranks: vec![(HERE, back)],
+        moved: Vec::new(),
+    };
+    let register = ToManager::Register {
+        rank: HERE,
+        incarnation: back,
+        pid: 11,
+        card: card(HERE),
+        version: VERSION,
+        limits: Limits::default(),
+    };
+    let begin = ToLocal::Begin {
+        generation,
+        process_map: ProcessMap::of(&table(), |rank| [0, 5][rank]),
+        image: None,
+    };
+    let inputs = vec![
+        LocalInput::Central(restore),
+        LocalInput::Retired(HERE, FIRST),
+        LocalInput::Spawned(HERE, back, 11),
+        LocalInput::Said(HERE, back, 11, register),
+        LocalInput::Central(begin),
+    ];
+    steps(&mut core, inputs);
+    let (rank, least) = (THERE, FIRST);
+    let asks = LocalInput::Said(HERE, back, 11, ToManager::LookUp { rank, least });
+    let question = LookupMessage::Where {
+        generation,
+        rank,
+        least,
+    };
+    let asked = LocalEffect::LookUp(Some(5), question);
+    assert_eq!(steps(&mut core, vec![asks]), [asked]);
+}
+
+#[test]
+fn a_rank_that_moves_here_is_found_when_the_move_counts() {
+    let mut core = begun();
+    let arrival = Incarnation(1);
+    let restore = ToLocal::Restore {
+        generation: GENERATION,
+        from: Some(ImageId::Move(MoveNumber::next(None, Epoch(1)))),
+        ranks: vec![(THERE, arrival)],
+        moved: vec![MovedRank {
+            rank: THERE,
+            holder: None,
+            others: Vec::new(),
+        }],
+    };
+    let register = ToManager::Register {
+        rank: THERE,
+        incarnation: arrival,
+        pid: 12,
+        card: card(THERE),
+        version: VERSION,
+        limits: Limits::default(),
+    };
+    let inputs = vec![
+        LocalInput::Central(restore),
+        LocalInput::Spawned(THERE, arrival, 12),
+        LocalInput::Said(THERE, arrival, 12, register),
+    ];
+    let effects = steps(&mut core, inputs);
+    let registered = |effect: &LocalEffect| {
+        matches!(effect, LocalEffect::Central(ToCentral::Process(ProcessMessage::Registered { instance, .. }))
+            if instance.incarnation == arrival)
+    };
+    assert!(effects.iter().any(registered), "{effects:?}");
+    // It may never start: its present process is asked about where it is.
+    let effects = steps(&mut core, vec![asks(THERE)]);
+    assert_eq!(effects, [LocalEffect::LookUp(Some(1), question(THERE))]);
+    let update = ToLocal::Update {
+        instance: ProcessInstance {
+            generation: GENERATION,
+            rank: THERE,
+            incarnation: arrival,
+        },
+        card: card(THERE),
+    };
+    let told = |effect: &LocalEffect| {
+        matches!(effect, LocalEffect::Ranks(to, FromManager::Card { incarnation, .. })
+            if to[..] == [HERE] && *incarnation == arrival)
+    };
+    let effects = steps(&mut core, vec![LocalInput::Central(update)]);
+    assert!(effects.iter().any(told), "{effects:?}");
+}
+
+#[test]
+fn the_first_rank_of_a_host_that_comes_by_a_move_asks_in_the_present_generation() {
+    let (generation, arrival) = (Generation(3), Incarnation(1));
+    let mut core = Local::new();
+    core.use_lookups(0, 2);
+    let spawn = ToLocal::Spawn {
+        generation,
+        ranks: Vec::new(),
+        hold: true,
+        from: None,
+        moved: Vec::new(),
+    };
+    let restore = ToLocal::Restore {
+        generation,
+        from: Some(ImageId::Move(MoveNumber::next(None, Epoch(1)))),
+        ranks: vec![(HERE, arrival)],
+        moved: vec![MovedRank {
+            rank: HERE,
+            holder: None,
+            others: Vec::new(),
+        }],
+    };
+    let said = |message| LocalInput::Said(HERE, arrival, 12, message);
+    let register = ToManager::Register {
+        rank: HERE,
+        incarnation: arrival,
+        pid: 12,
+        card: card(HERE),
+        version: VERSION,
+        limits: Limits::default(),
+    };
+    let begin = ToLocal::Begin {
+        generation,
+        process_map: process_map(),
+        image: None,
+    };
+    let inputs = vec![
+        LocalInput::Central(spawn),
+        LocalInput::Central(restore),
+        LocalInput::Spawned(HERE, arrival, 12),
+        said(register),
+        LocalInput::Central(begin),
+    ];
+    steps(&mut core, inputs);
+    let asks = said(ToManager::LookUp {
+        rank: THERE,
+        least: FIRST,
+    });
+    let question = LookupMessage::Where {
+        generation,
+        rank: THERE,
+        least: FIRST,
+    };
+    let effects = steps(&mut core, vec![asks]);
+    assert_eq!(effects, [LocalEffect::LookUp(Some(1), question)]);
+}
+
+#[test]
 fn questions_that_may_not_be_asked_are_refused() {
     let far = Rank(u32::MAX);
     misbehaved(&steps(&mut begun(), vec![asks(far)]), "in a job of 2");
@@ -245,7 +401,7 @@ fn an_answer_does_not_meet_who_comes_back_before_its_start() {
     // The same generation: this rank comes back alone.
     let restore = ToLocal::Restore {
         generation: GENERATION,
-        epoch: None,
+        from: None,
         ranks: vec![(HERE, Incarnation(1))],
         moved: Vec::new(),
     };

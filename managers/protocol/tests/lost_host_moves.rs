@@ -4,48 +4,28 @@
 mod central_steps;
 mod local_steps;
 
-use central_steps::{at, computing, instance, job, step};
+use central_steps::{FENCE, at, computing, instance, records, step};
 use local_steps::{steps, with_a_rank};
-use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, LanId, Rank};
+use rejoin_channel_table::{
+    BusinessCard, Epoch, Generation, ImageId, Incarnation, LanId, MoveNumber, Rank,
+};
 use rejoin_managers_protocol::central::{
     AddedHost, Central, CentralEffect, CentralInput, Event, Failover, HostCondition, HostView,
-    HostsRequest, Job, Leases, RankMove, RankPlacement, Record, Recovery, StoredState,
+    HostsRequest, Job, Leases, RankMove, RankPlacement, Record, StoredState,
 };
-use rejoin_managers_protocol::checkpoint::Interval;
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::levels::CommittedEpochs;
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
 use rejoin_managers_protocol::manager_messages::{
-    Cause, End, KeptFile, MovedRank, RankReport, Report, Stage, ToCentral, ToLocal,
+    Cause, End, FileMessage, HostMessage, ImageMessage, KeptFile, MovedRank, ProcessMessage,
+    RankReport, Report, Stage, ToCentral, ToLocal,
 };
 use rejoin_managers_protocol::region_commits::RegionEpochs;
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_wire::{ImageCost, Limits};
 
-/// Milliseconds from a grant to the moment at which no lease lasts any more.
-const FENCE: u64 = 1110;
-
-/// A rank on each of two hosts, and a host without ranks. They copy each other's files.
 fn three_hosts() -> Job {
-    let recovery = job().recovery.map(|recovery| Recovery {
-        files: Some(Interval::Auto),
-        ..recovery
-    });
-    Job {
-        hosts: vec!["a".into(), "b".into(), "spare".into()],
-        placement: vec![0, 1],
-        recovery,
-        leases: Some(Leases {
-            terms: Terms::new(1000, 3000),
-            hosts: vec![0, 1, 2],
-        }),
-        failover: Some(Failover {
-            takes_in: true,
-            ..Failover::default()
-        }),
-        copies: Some(1),
-        ..job()
-    }
+    central_steps::three_hosts(3000)
 }
 
 /// The same without the third.
@@ -67,12 +47,12 @@ fn hear(central: &mut Central, host: usize, message: ToCentral) -> Vec<CentralEf
 /// All ranks register, each on its host.
 fn register_all(central: &mut Central, hosts: [usize; 2], number: u32) -> Vec<CentralEffect> {
     let all = hosts.into_iter().zip(0..).map(|(host, rank)| {
-        let registered = ToCentral::Registered {
+        let registered = ToCentral::Process(ProcessMessage::Registered {
             instance: instance(rank, number),
             pid: 10 + rank,
             card: BusinessCard::default(),
             limits: Limits::default(),
-        };
+        });
         hear(central, host, registered)
     });
     all.collect::<Vec<_>>().concat()
@@ -83,19 +63,22 @@ fn into_files(central: &mut Central, epoch: u32) -> Vec<CentralEffect> {
     let epoch = Epoch(epoch);
     let mut effects = Vec::new();
     for (host, rank) in [(0, 0), (1, 1)] {
-        let imaged = ToCentral::Imaged {
+        let imaged = ToCentral::Image(ImageMessage::Taken {
             instance: instance(rank, 0),
-            epoch,
+            image: ImageId::Checkpoint(epoch),
             cost: ImageCost::default(),
-        };
+        });
         effects.extend(hear(central, host, imaged));
     }
     for (host, rank) in [(0, Rank(0)), (1, Rank(1))] {
-        let stored = ToCentral::ImageStored { rank, epoch };
+        let stored = ToCentral::File(FileMessage::Stored {
+            rank,
+            image: ImageId::Checkpoint(epoch),
+        });
         effects.extend(hear(central, host, stored));
     }
     for (host, rank) in [(0, Rank(0)), (1, Rank(1))] {
-        let copied = ToCentral::ImageCopied { rank, epoch };
+        let copied = ToCentral::File(FileMessage::Copied { rank, epoch });
         effects.extend(hear(central, 1 - host, copied));
     }
     assert_eq!(central.view().on_partners.map(|(e, _)| e), Some(epoch));
@@ -107,19 +90,15 @@ fn running_on(job: Job) -> (Central, Vec<Record>) {
     let mut central = Central::new(job);
     let mut effects = step(&mut central, at(0), CentralInput::Begin);
     for host in 0..2 {
-        effects.extend(hear(&mut central, host, ToCentral::Renew { number: 0 }));
+        effects.extend(hear(
+            &mut central,
+            host,
+            ToCentral::Host(HostMessage::Renew { number: 0 }),
+        ));
     }
     effects.extend(register_all(&mut central, [0, 1], 0));
     effects.extend(into_files(&mut central, 1));
     (central, records(&effects))
-}
-
-fn records(effects: &[CentralEffect]) -> Vec<Record> {
-    let record = |effect: &CentralEffect| match effect {
-        CentralEffect::Persist(record) => Some(record.clone()),
-        _ => None,
-    };
-    effects.iter().filter_map(record).collect()
 }
 
 fn says(epochs: &[u32]) -> CentralInput {
@@ -148,18 +127,17 @@ fn moved_to(host: usize) -> RankPlacement {
         lost: vec![1],
         moved: vec![MovedRank {
             rank: Rank(1),
-            moves: false,
             holder: Some(0),
             others: Vec::new(),
         }],
-        from: Epoch(1),
+        from: Some(Epoch(1)),
     }
 }
 
 fn copy_of(rank: u32) -> KeptFile {
     KeptFile {
         rank: Rank(rank),
-        epoch: Epoch(1),
+        image: ImageId::Checkpoint(Epoch(1)),
         is_parity: false,
     }
 }
@@ -192,11 +170,7 @@ fn ranks_of_a_lost_host_move_when_no_lease_of_it_can_last() {
     let stored = records(&effects);
     let placement = Some(Box::new(moved_to(0)));
     let is_stored = |record: &Record| match record {
-        Record::Restoring {
-            placement: p,
-            epoch,
-            ..
-        } => *p == placement && *epoch == Some(Epoch(1)),
+        Record::Return(back) => back.placement == placement && back.from == Some(Epoch(1)),
         _ => false,
     };
     assert!(stored.iter().any(is_stored), "{effects:?}");
@@ -206,7 +180,7 @@ fn ranks_of_a_lost_host_move_when_no_lease_of_it_can_last() {
         why: why(),
         to: "a".into(),
         generation: Generation(1),
-        epoch: Epoch(1),
+        epoch: Some(Epoch(1)),
     });
     assert!(effects.contains(&told), "{effects:?}");
     assert_eq!(orders(&effects), [], "the only host waits");
@@ -216,7 +190,7 @@ fn ranks_of_a_lost_host_move_when_no_lease_of_it_can_last() {
     let effects = step(&mut central, at(FENCE), CentralInput::Tick);
     let order = ToLocal::Restore {
         generation: Generation(1),
-        epoch: Some(Epoch(1)),
+        from: Some(ImageId::Checkpoint(Epoch(1))),
         ranks: vec![(Rank(0), Incarnation(1)), (Rank(1), Incarnation(1))],
         moved: moved_to(0).moved,
     };
@@ -227,12 +201,12 @@ fn ranks_of_a_lost_host_move_when_no_lease_of_it_can_last() {
     };
     assert!(effects.iter().any(committed), "{effects:?}");
     // Its messages from before come to nothing.
-    let late = ToCentral::Registered {
+    let late = ToCentral::Process(ProcessMessage::Registered {
         instance: instance(1, 1),
         pid: 7,
         card: BusinessCard::default(),
         limits: Limits::default(),
-    };
+    });
     assert_eq!(hear(&mut central, 1, late), []);
     let effects = register_all(&mut central, [0, 0], 1);
     let back = |e: &CentralEffect| matches!(e, CentralEffect::Event(Event::Recovered { .. }));
@@ -251,7 +225,7 @@ fn a_host_whose_processes_have_ended_is_replaced_at_once_and_a_spare_begins_with
     let effects = step(&mut central, at(101), says(&[1]));
     let here = ToLocal::Restore {
         generation: Generation(1),
-        epoch: Some(Epoch(1)),
+        from: Some(ImageId::Checkpoint(Epoch(1))),
         ranks: vec![(Rank(0), Incarnation(1))],
         moved: Vec::new(),
     };
@@ -264,18 +238,18 @@ fn a_host_whose_processes_have_ended_is_replaced_at_once_and_a_spare_begins_with
     };
     assert_eq!(orders(&effects), [(0, &here), (2, &there)]);
     // It takes part from now on.
-    let renewal = ToCentral::Renew { number: 0 };
+    let renewal = ToCentral::Host(HostMessage::Renew { number: 0 });
     let granted = CentralEffect::Send(2, ToLocal::Granted { number: 0 });
     assert_eq!(hear(&mut central, 2, renewal), [granted]);
     // A rank dies before all are back: the spare gets another order of the usual kind.
-    let failed = ToCentral::Failed {
+    let failed = ToCentral::Process(ProcessMessage::Failed {
         instance: instance(0, 1),
         pid: 10,
         cause: Cause::Ended {
             end: End::Signaled(9),
             stage: Stage::Registered,
         },
-    };
+    });
     let effects = hear(&mut central, 0, failed);
     let hosts: Vec<usize> = orders(&effects).iter().map(|(host, _)| *host).collect();
     assert_eq!(hosts, [0, 2], "{effects:?}");
@@ -312,20 +286,28 @@ fn a_host_that_can_not_be_replaced_ends_the_launch() {
         at(100),
         CentralInput::HostGone(1, why())
     )));
-    // Nothing is in files yet.
-    let mut central = Central::new(two_hosts());
-    step(&mut central, at(0), CentralInput::Begin);
-    register_all(&mut central, [0, 1], 0);
-    assert!(lost(&step(
-        &mut central,
-        at(100),
-        CentralInput::HostGone(1, why())
-    )));
     // A second one goes while the first is asked about.
     let (mut central, _) = running_on(two_hosts());
     step(&mut central, at(100), CentralInput::HostGone(1, why()));
     step(&mut central, at(100), CentralInput::HostGone(0, why()));
     assert!(lost(&step(&mut central, at(101), says(&[1]))));
+}
+
+#[test]
+fn a_recovery_is_told_though_nobody_knows_how_a_process_of_the_lost_host_ended() {
+    let (mut central, _) = running_on(three_hosts());
+    let ended = ToCentral::Process(ProcessMessage::ExitDetected {
+        instance: instance(1, 0),
+        pid: 11,
+    });
+    hear(&mut central, 1, ended);
+    step(&mut central, at(100), CentralInput::HostEnded(1, why()));
+    let effects = step(&mut central, at(101), says(&[1]));
+    let hosts: Vec<usize> = orders(&effects).iter().map(|(host, _)| *host).collect();
+    assert_eq!(hosts, [0, 2], "{effects:?}");
+    let effects = register_all(&mut central, [0, 2], 2);
+    let back = |e: &CentralEffect| matches!(e, CentralEffect::Event(Event::Recovered { .. }));
+    assert!(effects.iter().any(back), "{effects:?}");
 }
 
 #[test]
@@ -441,7 +423,7 @@ fn a_rollback_to_an_image_of_a_lost_former_host_begins_the_next_launch() {
         to: 2,
         incarnation: Incarnation(1),
     };
-    let number = Epoch(2);
+    let number = MoveNumber::next(None, Epoch(1));
     stored.push(Record::Moving {
         plans: Vec::new(),
         visited: vec![1, 2],
@@ -468,22 +450,20 @@ fn a_rollback_to_an_image_of_a_lost_former_host_begins_the_next_launch() {
         report_of(vec![at_checkpoint(0, 0, &[1])], 0),
     );
     let report = report_of(vec![at_checkpoint(1, 1, &[])], 0);
-    let effects = hear(&mut central, 2, report);
-    let next = CentralEffect::Persist(Record::Requested { epoch: Epoch(3) });
-    assert!(effects.contains(&next), "{effects:?}");
-    let killed = ToCentral::Failed {
+    hear(&mut central, 2, report);
+    let killed = ToCentral::Process(ProcessMessage::Failed {
         instance: instance(0, 0),
         pid: 10,
         cause: Cause::Ended {
             end: End::Signaled(9),
             stage: Stage::Registered,
         },
-    };
+    });
     let effects = hear(&mut central, 0, killed);
     let lost = |e: &CentralEffect| matches!(e, CentralEffect::Decided(Verdict::HostLost { host, .. }) if host == "b");
     assert!(effects.iter().any(lost), "{effects:?}");
-    hear(&mut central, 0, ToCentral::Done);
-    let effects = hear(&mut central, 2, ToCentral::Done);
+    hear(&mut central, 0, ToCentral::Host(HostMessage::Done));
+    let effects = hear(&mut central, 2, ToCentral::Host(HostMessage::Done));
     let asks = |e: &CentralEffect| matches!(e, CentralEffect::AskStored { .. });
     assert!(effects.iter().any(asks), "{effects:?}");
 }
@@ -527,13 +507,12 @@ fn a_host_takes_in_a_rank_and_keeps_the_copy_of_its_file() {
     let mut core = host_with_a_copy();
     let moved = MovedRank {
         rank: Rank(1),
-        moves: false,
         holder: Some(0),
         others: Vec::new(),
     };
     let order = ToLocal::Restore {
         generation: Generation(1),
-        epoch: Some(Epoch(1)),
+        from: Some(ImageId::Checkpoint(Epoch(1))),
         ranks: vec![(Rank(0), Incarnation(1)), (Rank(1), Incarnation(1))],
         moved: vec![moved.clone()],
     };
@@ -541,14 +520,17 @@ fn a_host_takes_in_a_rank_and_keeps_the_copy_of_its_file() {
     let retire = LocalEffect::Retire(Rank(0), Incarnation(0));
     assert_eq!(
         effects,
-        [LocalEffect::TakeIn(moved, Some(Epoch(1))), retire]
+        [
+            LocalEffect::TakeIn(moved, Some(ImageId::Checkpoint(Epoch(1)))),
+            retire
+        ]
     );
     // A central manager that is started again repeats it.
     let repeated = steps(&mut core, vec![LocalInput::Central(order)]);
     assert_eq!(repeated, []);
     let retired = LocalInput::Retired(Rank(0), Incarnation(0));
     let effects = steps(&mut core, vec![retired]);
-    let restore = |rank| LocalEffect::Restore(instance(rank, 1), Epoch(1));
+    let restore = |rank| LocalEffect::Restore(instance(rank, 1), ImageId::Checkpoint(Epoch(1)));
     assert_eq!(effects, [restore(0), restore(1)]);
     // Files of later checkpoints supersede this one, as the file of a rank of this host.
     let commit = |memory: u32, file: u32| {
@@ -566,10 +548,16 @@ fn a_host_takes_in_a_rank_and_keeps_the_copy_of_its_file() {
         })
     };
     let effects = steps(&mut core, vec![commit(2, 1)]);
-    let from_memory = LocalEffect::DropFromMemory(Rank(1), Epoch(1));
+    let from_memory = LocalEffect::DropFromMemory(Rank(1), ImageId::Checkpoint(Epoch(1)));
     assert_eq!(effects, [from_memory]);
     let effects = steps(&mut core, vec![commit(3, 3)]);
-    assert_eq!(effects, [LocalEffect::DropImage(Rank(1), Epoch(1))]);
+    assert_eq!(
+        effects,
+        [LocalEffect::DropImage(
+            Rank(1),
+            ImageId::Checkpoint(Epoch(1))
+        )]
+    );
 }
 
 /// It moves here with an image of its own. Its last checkpoint still counts.
@@ -578,11 +566,10 @@ fn a_host_drops_the_copy_of_a_rank_that_has_moved_there_when_its_checkpoint_coun
     let mut core = host_with_a_copy();
     let order = ToLocal::Restore {
         generation: Generation(0),
-        epoch: Some(Epoch(2)),
+        from: Some(ImageId::Move(MoveNumber::next(None, Epoch(1)))),
         ranks: vec![(Rank(1), Incarnation(1))],
         moved: vec![MovedRank {
             rank: Rank(1),
-            moves: true,
             holder: Some(0),
             others: Vec::new(),
         }],
@@ -611,14 +598,13 @@ fn a_rank_that_is_here_already_may_come_back_from_the_file_of_another_host() {
     let order = |number, holder| {
         let moved = MovedRank {
             rank: Rank(1),
-            moves: false,
             holder: Some(holder),
             others: Vec::new(),
         };
         let number = Incarnation(number);
         let order = ToLocal::Restore {
             generation: Generation(number.0),
-            epoch: Some(Epoch(1)),
+            from: Some(ImageId::Checkpoint(Epoch(1))),
             ranks: vec![(Rank(0), number), (Rank(1), number)],
             moved: vec![moved.clone()],
         };
@@ -629,6 +615,6 @@ fn a_rank_that_is_here_already_may_come_back_from_the_file_of_another_host() {
     steps(&mut core, vec![first, retired]);
     let (second, moved) = order(2, 3);
     let effects = steps(&mut core, vec![second]);
-    let taken_in = LocalEffect::TakeIn(moved, Some(Epoch(1)));
+    let taken_in = LocalEffect::TakeIn(moved, Some(ImageId::Checkpoint(Epoch(1))));
     assert!(effects.contains(&taken_in), "{effects:?}");
 }

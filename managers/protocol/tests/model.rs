@@ -90,9 +90,9 @@ impl Stored {
             | Record::Committed { .. }
             | Record::RegionsNumbered { .. }
             | Record::RegionsCommitted { .. }
-            | Record::Restoring { .. }
+            | Record::Return(_)
+            | Record::MoveNumbered(_)
             | Record::GroupCommitted { .. }
-            | Record::GroupRestoring { .. }
             | Record::Stopping { .. }
             | Record::Moving { .. }
             | Record::Moved { .. }

@@ -9,7 +9,7 @@
 mod recovery;
 
 use recovery::{Environment, FAULT, Faults, MoveAction, ProcessStep, Request, SimFile, System};
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{Epoch, ImageId, Rank};
 use rejoin_managers_protocol::central;
 use rejoin_managers_protocol::local;
 use rejoin_managers_protocol::manager_messages::End;
@@ -60,9 +60,9 @@ enum Action {
     ExitStatus(usize, End),
     Stop(usize),
     Restored(usize),
-    LoseImage(Rank, Epoch),
+    LoseImage(Rank, ImageId),
     /// The file of an image is whole, or can't be written.
-    Written(Rank, Epoch, bool),
+    Written(Rank, ImageId, bool),
     /// A copy of it is whole, or can't be made.
     Copied(Rank, Epoch, bool),
     EndsBySignal(usize, i32),
@@ -109,7 +109,7 @@ impl Jobs {
         actions.extend((0..state.restores.len()).map(Action::Restored));
         let is_written = |(_, image): &(_, &recovery::SimImage)| image.file == SimFile::Partial;
         let written = state.images.iter().filter(is_written);
-        actions.extend(written.map(|((rank, epoch), _)| Action::Written(*rank, *epoch, true)));
+        actions.extend(written.map(|((rank, id), _)| Action::Written(*rank, *id, true)));
         let copied = state.copies.iter().filter(|(_, is_whole)| !**is_whole);
         actions.extend(copied.map(|((rank, epoch), _)| Action::Copied(*rank, *epoch, true)));
     }
@@ -158,12 +158,12 @@ impl Jobs {
         }
         if faults.images < bounds.images {
             let in_memory = state.images.iter().filter(|(_, image)| image.in_memory);
-            actions.extend(in_memory.map(|((rank, epoch), _)| Action::LoseImage(*rank, *epoch)));
+            actions.extend(in_memory.map(|((rank, id), _)| Action::LoseImage(*rank, *id)));
         }
         if faults.files < bounds.files {
             let is_written = |(_, image): &(_, &recovery::SimImage)| image.file == SimFile::Partial;
             let written = state.images.iter().filter(is_written);
-            actions.extend(written.map(|((rank, epoch), _)| Action::Written(*rank, *epoch, false)));
+            actions.extend(written.map(|((rank, id), _)| Action::Written(*rank, *id, false)));
             let copied = state.copies.iter().filter(|(_, is_whole)| !**is_whole);
             actions.extend(copied.map(|((rank, epoch), _)| Action::Copied(*rank, *epoch, false)));
         }
@@ -214,13 +214,13 @@ impl Jobs {
             Action::ExitStatus(index, end) => state.ended(index, end),
             Action::Stop(index) => state.stop(index),
             Action::Restored(index) => state.restored(index),
-            Action::LoseImage(rank, epoch) => {
+            Action::LoseImage(rank, id) => {
                 state.faults.images += 1;
-                state.lose_image(rank, epoch);
+                state.lose_image(rank, id);
             }
-            Action::Written(rank, epoch, well) => {
+            Action::Written(rank, id, well) => {
                 state.faults.files += u8::from(!well);
-                state.written(rank, epoch, well);
+                state.written(rank, id, well);
             }
             Action::Copied(rank, epoch, well) => {
                 state.faults.files += u8::from(!well);

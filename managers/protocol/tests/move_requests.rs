@@ -1,14 +1,14 @@
-//! Requests for moves: which come first, and what becomes of them when central is started again or
-//! numbers run short.
+//! Requests for moves: which come first, and what becomes of them when central is started
+//! again.
 
 mod central_steps;
 mod moving_ranks;
 
 use central_steps::{at, computing, instance, step};
 use moving_ranks::{
-    carry_out, hear, load, moves, ordered, recorded, records, running_on, three_hosts,
+    carry_out, hear, load, move_number, moves, ordered, recorded, records, running_on, three_hosts,
 };
-use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
+use rejoin_channel_table::{Epoch, Generation, ImageId, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, Event, HostIndex, Job, Leases, MoveRequest, Movers,
     Record,
@@ -16,7 +16,8 @@ use rejoin_managers_protocol::central::{
 use rejoin_managers_protocol::host_health::HostHealth;
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::manager_messages::{
-    Cause, End, ProcessInstance, RankReport, Report, Stage, Time, ToCentral, ToLocal,
+    Cause, End, FileMessage, HostMessage, ImageMessage, MoveMessage, ProcessInstance,
+    ProcessMessage, RankReport, Report, Stage, Time, ToCentral, ToLocal,
 };
 use rejoin_wire::ImageCost;
 
@@ -83,14 +84,14 @@ fn commit(
 ) -> Vec<CentralEffect> {
     let mut effects = Vec::new();
     for (host, rank, incarnation) in hosts {
-        let imaged = ToCentral::Imaged {
+        let imaged = ToCentral::Image(ImageMessage::Taken {
             instance: ProcessInstance {
                 incarnation: Incarnation(*incarnation),
                 ..instance(*rank, 0)
             },
-            epoch: Epoch(epoch),
+            image: ImageId::Checkpoint(Epoch(epoch)),
             cost: ImageCost::default(),
-        };
+        });
         effects.extend(hear(central, *host, imaged));
     }
     effects
@@ -109,15 +110,14 @@ fn an_exchange_that_is_asked_for_again_after_its_end_does_not_exchange_the_ranks
     let exchange = || request(5, Movers::Exchange(Rank(0), Rank(1)), None);
     let mut effects = step(&mut central, at(1), exchange());
     assert_eq!(moves(&effects), [(Rank(0), 1), (Rank(1), 0)]);
-    effects.extend(carry_out(&mut central, (0, 2), (0, 1), 1));
-    effects.extend(carry_out(&mut central, (1, 2), (1, 0), 1));
+    effects.extend(carry_out(&mut central, (0, move_number(1, 1)), (0, 1), 1));
+    effects.extend(carry_out(&mut central, (1, move_number(1, 1)), (1, 0), 1));
     assert_eq!(over(&effects), [(5, vec![0, 1], true)]);
     stored.extend(records(&effects));
     // The client did not hear of that.
     let hosts: [&[(u32, u32)]; 3] = [&[(1, 1)], &[(0, 1)], &[]];
     let mut central = take_up(three_hosts(), stored, &hosts);
-    let mut effects = step(&mut central, at(3), exchange());
-    effects.extend(commit(&mut central, 4, &[(0, 1, 1), (1, 0, 1)]));
+    let effects = step(&mut central, at(3), exchange());
     assert_eq!(moves(&effects), []);
     assert_eq!(over(&effects), [(5, vec![0, 1], true)]);
     // Another request for the same is another one.
@@ -131,15 +131,14 @@ fn of_ranks_without_a_host_only_those_move_that_have_not_when_central_died() {
     let (mut central, mut stored) = recorded(three_hosts());
     let mut effects = step(&mut central, at(1), ranks(5, &[0, 1], None));
     assert_eq!(moves(&effects), [(Rank(0), 2), (Rank(1), 0)]);
-    effects.extend(carry_out(&mut central, (0, 2), (0, 2), 1));
+    effects.extend(carry_out(&mut central, (0, move_number(1, 1)), (0, 2), 1));
     assert_eq!(over(&effects), []);
     stored.extend(records(&effects));
     let hosts: [&[(u32, u32)]; 3] = [&[], &[(1, 0)], &[(0, 1)]];
     let mut central = take_up(three_hosts(), stored, &hosts);
-    let mut effects = step(&mut central, at(3), ranks(5, &[0, 1], None));
-    effects.extend(commit(&mut central, 4, &[(1, 1, 0), (2, 0, 1)]));
+    let effects = step(&mut central, at(3), ranks(5, &[0, 1], None));
     assert_eq!(moves(&effects), [(Rank(1), 0)]);
-    let effects = carry_out(&mut central, (1, 5), (1, 0), 2);
+    let effects = carry_out(&mut central, (1, move_number(1, 3)), (1, 0), 2);
     assert_eq!(over(&effects), [(5, vec![0, 1], true)]);
 }
 
@@ -147,15 +146,15 @@ fn of_ranks_without_a_host_only_those_move_that_have_not_when_central_died() {
 fn the_ranks_of_a_host_that_is_about_to_end_move_before_others() {
     let mut central = running_on(three_hosts());
     let effects = step(&mut central, at(1), ranks(5, &[0], Some(2)));
-    assert_eq!(ordered(&effects), [(0, 2, false)]);
+    assert_eq!(ordered(&effects), [(0, move_number(1, 1), false)]);
     step(&mut central, at(1), ranks(6, &[0], Some(1)));
-    let effects = hear(&mut central, 1, ToCentral::HostEnds);
+    let effects = hear(&mut central, 1, ToCentral::Host(HostMessage::Ends));
     assert!(matches!(moves(&effects)[..], [(Rank(1), _)]), "{effects:?}");
     let to = moves(&effects)[0].1;
     assert_eq!(over(&effects), [], "the first request waits again");
-    let effects = carry_out(&mut central, (1, 3), (1, to), 1);
+    let effects = carry_out(&mut central, (1, move_number(1, 2)), (1, to), 1);
     assert_eq!(moves(&effects), [(Rank(0), 2)]);
-    let effects = carry_out(&mut central, (0, 5), (0, 2), 2);
+    let effects = carry_out(&mut central, (0, move_number(1, 4)), (0, 2), 2);
     assert_eq!(over(&effects)[0], (5, vec![0], true));
     // No rank moves to the host that ends.
     assert_eq!(over(&effects)[1..], [(6, vec![], false)]);
@@ -165,13 +164,13 @@ fn the_ranks_of_a_host_that_is_about_to_end_move_before_others() {
 fn a_rank_that_has_stopped_moves_before_a_host_that_is_about_to_end_has_its_turn() {
     let mut central = running_on(three_hosts());
     step(&mut central, at(1), ranks(5, &[0], Some(2)));
-    load(&mut central, (0, 2), (0, 2), 0);
-    let effects = hear(&mut central, 1, ToCentral::HostEnds);
+    load(&mut central, (0, move_number(1, 1)), (0, 2), 0);
+    let effects = hear(&mut central, 1, ToCentral::Host(HostMessage::Ends));
     assert_eq!(moves(&effects), []);
-    let stored = ToCentral::ImageStored {
+    let stored = ToCentral::File(FileMessage::Stored {
         rank: Rank(0),
-        epoch: Epoch(3),
-    };
+        image: ImageId::Move(move_number(1, 2)),
+    });
     hear(&mut central, 0, stored);
     let mut arrived = instance(0, 0);
     arrived.incarnation = Incarnation(1);
@@ -184,82 +183,36 @@ fn a_rank_that_has_stopped_moves_before_a_host_that_is_about_to_end_has_its_turn
 fn ranks_do_not_move_to_a_host_that_they_are_to_leave() {
     let mut central = running_on(three_hosts());
     step(&mut central, at(1), ranks(5, &[0], Some(1)));
-    let broken = |why: &str| ToCentral::Health(HostHealth::Leave(why.into()));
+    let broken = |why: &str| ToCentral::Host(HostMessage::Health(HostHealth::Leave(why.into())));
     let effects = hear(&mut central, 1, broken("hot"));
     let stay = ToLocal::Stay {
         instance: instance(0, 0),
-        number: Epoch(2),
+        number: move_number(1, 1),
     };
     assert!(effects.contains(&CentralEffect::Send(0, stay)));
     assert_eq!(over(&effects), [(5, vec![], false)]);
 }
 
-/// With an image for each of its copies, a request takes a number each. `count` requests that end
-/// without a move.
-fn fail(central: &mut Central, count: u32) -> Vec<CentralEffect> {
-    let mut all = Vec::new();
-    for _ in 0..count {
-        let effects = step(central, at(1), ranks(5, &[0], Some(2)));
-        for (_, number, _) in ordered(&effects) {
-            let refused = ToCentral::NotImaged {
-                instance: instance(0, 0),
-                epoch: Epoch(number),
-                why: "no".into(),
-                outlives: false,
-            };
-            all.extend(hear(central, 0, refused));
-        }
-        all.extend(effects);
-    }
-    all
-}
-
 #[test]
-fn a_checkpoint_comes_before_images_of_moves_have_used_up_the_numbers() {
-    let mut central = running_on(three_hosts());
-    let effects = fail(&mut central, 1000);
-    assert_eq!(requested(&effects), None);
-    assert_eq!(over(&effects).len(), 1000);
-    let effects = fail(&mut central, 2);
-    assert_eq!(over(&effects).len(), 1, "the other one waits");
-    assert_eq!(central.deadline(), Some(at(1)));
-    let effects = step(&mut central, at(2), CentralInput::Tick);
-    let epoch = requested(&effects).expect("a checkpoint");
-    assert_eq!(moves(&effects), []);
-    let effects = commit(&mut central, epoch, &[(0, 0, 0), (1, 1, 0)]);
-    assert_eq!(moves(&effects), [(Rank(0), 2)]);
-}
-
-#[test]
-fn a_checkpoint_for_the_sake_of_numbers_comes_between_copies() {
-    let mut central = running_on(three_hosts());
-    fail(&mut central, 1000);
-    let effects = step(&mut central, at(1), ranks(6, &[0], Some(2)));
-    let first = ordered(&effects)[0].1;
-    let effects = load(&mut central, (0, first), (0, 2), MANY);
-    assert_eq!(ordered(&effects), [], "numbers are short");
-    let effects = step(&mut central, at(2), CentralInput::Tick);
-    let epoch = requested(&effects).expect("a checkpoint");
-    let effects = commit(&mut central, epoch, &[(0, 0, 0), (1, 1, 0)]);
-    assert_eq!(ordered(&effects), [(0, epoch + 1, false)]);
-}
-
-#[test]
-fn ranks_that_move_together_share_numbers() {
+fn each_copy_of_ranks_that_move_together_has_a_number_that_is_stored_first() {
     let mut central = running_on(Job {
         placement: vec![0, 0],
         ..three_hosts()
     });
     let effects = step(&mut central, at(1), ranks(5, &[0, 1], Some(2)));
-    assert_eq!(ordered(&effects), [(0, 2, false), (1, 2, false)]);
-    let effects = load(&mut central, (0, 2), (0, 2), MANY);
-    assert_eq!(ordered(&effects), [(0, 3, false)]);
-    let effects = load(&mut central, (1, 2), (0, 2), MANY);
-    assert_eq!(ordered(&effects), [(1, 3, false)]);
+    assert_eq!(
+        ordered(&effects),
+        [(0, move_number(1, 1), false), (1, move_number(1, 1), false)]
+    );
+    let effects = load(&mut central, (0, move_number(1, 1)), (0, 2), MANY);
+    assert_eq!(ordered(&effects), [(0, move_number(1, 2), false)]);
+    let effects = load(&mut central, (1, move_number(1, 1)), (0, 2), MANY);
+    let number = move_number(1, 3);
+    assert_eq!(ordered(&effects), [(1, number, false)]);
     let stored: Vec<Record> = records(&effects);
-    assert_eq!(stored, [], "its number is stored");
-    let effects = load(&mut central, (1, 3), (0, 2), 1);
-    assert_eq!(ordered(&effects), [(1, 4, true)]);
+    assert_eq!(stored, [Record::MoveNumbered(number)]);
+    let effects = load(&mut central, (1, number), (0, 2), 1);
+    assert_eq!(ordered(&effects), [(1, move_number(1, 4), true)]);
 }
 
 /// The host's own wish for its ranks is the one under way.
@@ -279,11 +232,15 @@ fn a_host_with_a_deadline_does_not_wait_for_a_client_whose_rank_leaves_it_too() 
         ..three_hosts()
     });
     let effects = step(&mut central, at(1), ranks(5, &[0], Some(2)));
-    assert_eq!(ordered(&effects), [(0, 2, false)]);
-    let effects = hear(&mut central, 1, ToCentral::HostEnds);
+    assert_eq!(ordered(&effects), [(0, move_number(1, 1), false)]);
+    let effects = hear(&mut central, 1, ToCentral::Host(HostMessage::Ends));
     assert_eq!(moves(&effects).len(), 2, "{effects:?}");
     assert!(drains(&effects, 1));
-    assert_eq!(hear(&mut central, 1, ToCentral::HostEnds), [], "once");
+    assert_eq!(
+        hear(&mut central, 1, ToCentral::Host(HostMessage::Ends)),
+        [],
+        "once"
+    );
 }
 
 #[test]
@@ -294,12 +251,12 @@ fn the_other_rank_of_an_exchange_does_not_go_to_a_host_that_ends() {
         at(1),
         request(5, Movers::Exchange(Rank(0), Rank(1)), None),
     );
-    load(&mut central, (1, 2), (1, 0), 0);
+    load(&mut central, (1, move_number(1, 1)), (1, 0), 0);
     // Rank 1 has stopped.
-    let effects = hear(&mut central, 1, ToCentral::HostEnds);
+    let effects = hear(&mut central, 1, ToCentral::Host(HostMessage::Ends));
     let stay = ToLocal::Stay {
         instance: instance(0, 0),
-        number: Epoch(2),
+        number: move_number(1, 1),
     };
     assert!(
         effects.contains(&CentralEffect::Send(0, stay)),
@@ -315,12 +272,12 @@ fn a_host_that_ends_waits_for_one_that_is_silent() {
         ..with_lease(0)
     });
     let silent = until_silent(&mut central, 0);
-    let ends = || CentralInput::Local(1, ToCentral::HostEnds);
+    let ends = || CentralInput::Local(1, ToCentral::Host(HostMessage::Ends));
     let effects = step(&mut central, silent, ends());
     let gives_up = CentralEffect::Send(1, ToLocal::CanNotLeave);
     assert!(!effects.contains(&gives_up), "{effects:?}");
     assert_eq!(moves(&effects), []);
-    let heard = CentralInput::Local(0, ToCentral::Renew { number: 2 });
+    let heard = CentralInput::Local(0, ToCentral::Host(HostMessage::Renew { number: 2 }));
     step(&mut central, silent, heard);
     assert_eq!(moves(&step(&mut central, silent, ends())), [(Rank(1), 0)]);
 }
@@ -328,13 +285,13 @@ fn a_host_that_ends_waits_for_one_that_is_silent() {
 #[test]
 fn others_do_not_give_way_to_a_host_whose_ranks_can_not_move() {
     let mut central = running_on(three_hosts());
-    let finalizing = ToCentral::Finalizing {
+    let finalizing = ToCentral::Process(ProcessMessage::Finalizing {
         instance: instance(1, 0),
-    };
+    });
     hear(&mut central, 1, finalizing);
     let effects = step(&mut central, at(1), ranks(5, &[0], Some(2)));
-    assert_eq!(ordered(&effects), [(0, 2, false)]);
-    let effects = hear(&mut central, 1, ToCentral::HostEnds);
+    assert_eq!(ordered(&effects), [(0, move_number(1, 1), false)]);
+    let effects = hear(&mut central, 1, ToCentral::Host(HostMessage::Ends));
     let stays =
         |effect: &CentralEffect| matches!(effect, CentralEffect::Send(_, ToLocal::Stay { .. }));
     assert!(!effects.iter().any(stays), "{effects:?}");
@@ -365,9 +322,9 @@ fn ranks_leave_finalize_also_if_a_signal_has_ended_the_last_move() {
     let mut central = running_on(three_hosts());
     step(&mut central, at(1), ranks(5, &[0], Some(2)));
     for rank in [0, 1] {
-        let finalizing = ToCentral::Finalizing {
+        let finalizing = ToCentral::Process(ProcessMessage::Finalizing {
             instance: instance(rank, 0),
-        };
+        });
         let effects = hear(&mut central, rank as usize, finalizing);
         assert_eq!(requested(&effects), None, "a rank is on its way");
     }
@@ -388,7 +345,7 @@ fn ranks_go_to_another_host_if_the_one_that_was_chosen_for_them_is_lost() {
     let lost = |host| CentralInput::HostEnded(host, "no route".into());
     let effects = step(&mut central, at(1), lost(2));
     assert_eq!(moves(&effects), [(Rank(1), 0)]);
-    let effects = carry_out(&mut central, (1, 3), (1, 0), 2);
+    let effects = carry_out(&mut central, (1, move_number(1, 2)), (1, 0), 2);
     assert_eq!(over(&effects), [(5, vec![1], true)]);
     // The user has chosen this one.
     let mut central = running_on(three_hosts());
@@ -398,40 +355,18 @@ fn ranks_go_to_another_host_if_the_one_that_was_chosen_for_them_is_lost() {
 }
 
 #[test]
-fn requests_are_refused_if_no_checkpoint_saves_numbers() {
-    let mut central = running_on(three_hosts());
-    fail(&mut central, 1000);
-    step(&mut central, at(1), ranks(6, &[0], Some(2)));
-    let refused = |number| ToCentral::NotImaged {
-        instance: instance(0, 0),
-        epoch: Epoch(number),
-        why: "no".into(),
-        outlives: false,
-    };
-    hear(&mut central, 0, refused(1002));
-    step(&mut central, at(1), ranks(7, &[0], Some(2)));
-    let effects = step(&mut central, at(2), CentralInput::Tick);
-    let epoch = requested(&effects).expect("a checkpoint");
-    let effects = hear(&mut central, 0, refused(epoch));
-    assert_eq!(over(&effects), [(7, vec![], false)]);
-    // The next attempt comes after a pause.
-    assert_eq!(central.deadline(), Some(at(10_001)));
-}
-
-#[test]
 fn who_has_moved_is_said_also_if_the_rest_can_not() {
     let (mut central, mut stored) = recorded(three_hosts());
     let mut effects = step(&mut central, at(1), ranks(5, &[0, 1], None));
-    effects.extend(carry_out(&mut central, (0, 2), (0, 2), 1));
+    effects.extend(carry_out(&mut central, (0, move_number(1, 1)), (0, 2), 1));
     stored.extend(records(&effects));
     let hosts: [&[(u32, u32)]; 3] = [&[], &[(1, 0)], &[(0, 1)]];
     let mut central = take_up(three_hosts(), stored, &hosts);
-    let finalizing = ToCentral::Finalizing {
+    let finalizing = ToCentral::Process(ProcessMessage::Finalizing {
         instance: instance(1, 0),
-    };
+    });
     hear(&mut central, 1, finalizing);
-    let mut effects = step(&mut central, at(3), ranks(5, &[0, 1], None));
-    effects.extend(commit(&mut central, 4, &[(1, 1, 0), (2, 0, 1)]));
+    let effects = step(&mut central, at(3), ranks(5, &[0, 1], None));
     assert_eq!(over(&effects), [(5, vec![0], false)]);
 }
 
@@ -439,12 +374,12 @@ fn who_has_moved_is_said_also_if_the_rest_can_not() {
 fn the_next_central_manager_knows_hosts_of_earlier_requests_and_their_incarnations() {
     let (mut central, mut stored) = recorded(three_hosts());
     let mut effects = step(&mut central, at(1), ranks(5, &[0], Some(2)));
-    let refused = ToCentral::NotImaged {
+    let refused = ToCentral::Image(ImageMessage::NotTaken {
         instance: instance(0, 0),
-        epoch: Epoch(2),
+        image: ImageId::Move(move_number(1, 1)),
         why: "no".into(),
         outlives: false,
-    };
+    });
     effects.extend(hear(&mut central, 0, refused));
     effects.extend(step(&mut central, at(1), ranks(6, &[1], Some(0))));
     stored.extend(records(&effects));
@@ -465,8 +400,7 @@ fn the_next_central_manager_knows_hosts_of_earlier_requests_and_their_incarnatio
     hear(&mut central, 0, report(&[(0, 0)]));
     hear(&mut central, 1, report(&[(1, 0)]));
     hear(&mut central, 2, report(&[]));
-    let mut effects = step(&mut central, at(3), ranks(7, &[0], Some(2)));
-    effects.extend(commit(&mut central, 4, &[(0, 0, 0), (1, 1, 0)]));
+    let effects = step(&mut central, at(3), ranks(7, &[0], Some(2)));
     let incarnation = effects.iter().find_map(|effect| match effect {
         CentralEffect::Persist(Record::Moving { moves, .. }) => Some(moves[0].incarnation),
         _ => None,
@@ -478,20 +412,22 @@ fn the_next_central_manager_knows_hosts_of_earlier_requests_and_their_incarnatio
 fn a_rank_that_fails_with_another_is_named_also_if_it_was_to_move() {
     let mut central = running_on(three_hosts());
     let effects = step(&mut central, at(1), ranks(5, &[1], Some(2)));
-    let refused = ToCentral::NotImaged {
+    let refused = ToCentral::Image(ImageMessage::NotTaken {
         instance: instance(1, 0),
-        epoch: Epoch(ordered(&effects)[0].1),
+        image: ImageId::Move(ordered(&effects)[0].1),
         why: "no".into(),
         outlives: false,
-    };
+    });
     hear(&mut central, 1, refused);
-    let killed = |rank| ToCentral::Failed {
-        instance: instance(rank, 0),
-        pid: 10 + rank,
-        cause: Cause::Ended {
-            end: End::Signaled(9),
-            stage: Stage::Registered,
-        },
+    let killed = |rank| {
+        ToCentral::Process(ProcessMessage::Failed {
+            instance: instance(rank, 0),
+            pid: 10 + rank,
+            cause: Cause::Ended {
+                end: End::Signaled(9),
+                stage: Stage::Registered,
+            },
+        })
     };
     let lost = |effects: &[CentralEffect]| {
         let lost = effects.iter().filter_map(|effect| match effect {
@@ -519,7 +455,11 @@ fn with_lease(host: HostIndex) -> Job {
 
 /// The host renews its lease, which then runs out. Returns when.
 fn until_silent(central: &mut Central, host: HostIndex) -> Time {
-    hear(central, host, ToCentral::Renew { number: 1 });
+    hear(
+        central,
+        host,
+        ToCentral::Host(HostMessage::Renew { number: 1 }),
+    );
     loop {
         let due = central.deadline().expect("a lease runs out");
         let effects = step(central, due, CentralInput::Tick);
@@ -545,4 +485,29 @@ fn no_rank_moves_to_a_silent_host() {
     );
     let effects = step(&mut central, silent, ranks(7, &[0], None));
     assert_eq!(moves(&effects), [(Rank(0), 2)]);
+}
+
+/// Copies ahead take so long that a checkpoint is requested between them.
+#[test]
+fn a_rank_takes_no_image_of_a_move_while_a_checkpoint_is_under_way() {
+    let mut central = running_on(three_hosts());
+    let begun = step(&mut central, at(1), ranks(5, &[1], Some(2)));
+    let number = ordered(&begun)[0].1;
+    let stored = ToCentral::File(FileMessage::Stored {
+        rank: Rank(1),
+        image: ImageId::Move(number),
+    });
+    hear(&mut central, 1, stored);
+    let asked = step(&mut central, at(900_000), CentralInput::Checkpoint);
+    assert_eq!(requested(&asked), Some(2));
+    let loaded = ToCentral::Move(MoveMessage::Loaded {
+        rank: Rank(1),
+        number,
+        bytes: MANY,
+    });
+    let effects = hear(&mut central, 2, loaded);
+    assert_eq!(ordered(&effects), []);
+    let effects = commit(&mut central, 2, &[(0, 0, 0), (1, 1, 0)]);
+    let next: Vec<u32> = ordered(&effects).iter().map(|order| order.0).collect();
+    assert_eq!(next, [1], "{effects:?}");
 }

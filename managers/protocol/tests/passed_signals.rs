@@ -5,7 +5,9 @@ mod central_steps;
 use central_steps::{at, instance, job, killed, register, running, said, step};
 use rejoin_channel_table::{Generation, Incarnation};
 use rejoin_managers_protocol::central::{Central, CentralEffect, CentralInput, Event, Record};
-use rejoin_managers_protocol::manager_messages::{Cause, End, Report, Stage, ToCentral, ToLocal};
+use rejoin_managers_protocol::manager_messages::{
+    Cause, End, ProcessMessage, Report, Stage, ToCentral, ToLocal,
+};
 use rejoin_managers_protocol::verdict::Verdict;
 
 const USR1: i32 = 10;
@@ -31,23 +33,23 @@ fn signalled() -> Central {
 
 /// The exit of a rank's first process is detected.
 fn detected(central: &mut Central, rank: u32) -> Vec<CentralEffect> {
-    let detected = ToCentral::ExitDetected {
+    let detected = ToCentral::Process(ProcessMessage::ExitDetected {
         instance: instance(rank, 0),
         pid: 10 + rank,
-    };
+    });
     step(central, at(2), said(detected))
 }
 
 /// It is known by which signal it ended.
 fn known(central: &mut Central, rank: u32, signal: i32) -> Vec<CentralEffect> {
-    let known = ToCentral::ExitStatus {
+    let known = ToCentral::Process(ProcessMessage::ExitStatus {
         instance: instance(rank, 0),
         pid: 10 + rank,
         cause: Cause::Ended {
             end: End::Signaled(signal),
             stage: Stage::Registered,
         },
-    };
+    });
     step(central, at(3), said(known))
 }
 

@@ -5,13 +5,16 @@ mod local_steps;
 
 use central_steps::{job, step};
 use local_steps::{at, steps};
-use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_channel_table::{
+    BusinessCard, Epoch, Generation, ImageId, Incarnation, MoveNumber, Rank,
+};
 use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, Job, MoveRequest, Movers,
 };
 use rejoin_managers_protocol::local::{FIRST_NOTE, Local, LocalEffect, LocalInput, RECOVERY_BOUND};
 use rejoin_managers_protocol::manager_messages::{
-    Cause, End, ProcessInstance, Stage, Time, ToCentral, ToLocal,
+    Cause, End, FileMessage, ImageMessage, MoveMessage, ProcessInstance, ProcessMessage, Stage,
+    Time, ToCentral, ToLocal,
 };
 use rejoin_managers_protocol::policy::Refusal;
 use rejoin_managers_protocol::signal_numbers::{CONT, TSTP};
@@ -46,7 +49,7 @@ fn has_image() -> Local {
     };
     let imaged = ToManager::Imaged {
         generation: Generation(0),
-        epoch: Epoch(1),
+        image: ImageId::Checkpoint(Epoch(1)),
         pid: CHILD,
         streams: [false; 2],
         holds: Holds::default(),
@@ -67,7 +70,7 @@ fn has_image() -> Local {
 fn restore() -> LocalInput {
     LocalInput::Central(ToLocal::Restore {
         generation: Generation(1),
-        epoch: Some(Epoch(1)),
+        from: Some(ImageId::Checkpoint(Epoch(1))),
         ranks: vec![(R, I.next())],
         moved: Vec::new(),
     })
@@ -106,11 +109,11 @@ fn waits(text: &str) -> LocalEffect {
 
 /// A process of this instance does not make room, for this reason.
 fn does_not_stop(instance: ProcessInstance, why: String) -> LocalEffect {
-    LocalEffect::Central(ToCentral::Failed {
+    LocalEffect::Central(ToCentral::Process(ProcessMessage::Failed {
         instance,
         pid: 0,
         cause: Cause::NotStopped { why },
-    })
+    }))
 }
 
 fn millis(count: u64) -> Time {
@@ -120,11 +123,11 @@ fn millis(count: u64) -> Time {
 /// The successor of the rank's first process does not come, for this reason.
 fn not_restored(pid: u32, why: &str) -> LocalEffect {
     let why = why.to_string();
-    LocalEffect::Central(ToCentral::Failed {
+    LocalEffect::Central(ToCentral::Process(ProcessMessage::Failed {
         instance: instance(1, I.next()),
         pid,
         cause: Cause::NotStarted { why },
-    })
+    }))
 }
 
 #[test]
@@ -143,7 +146,10 @@ fn a_process_that_does_not_stop_is_reported_and_ends_the_wait_for_its_successor(
 
     let mut core = rolls_back();
     let restored = at(&mut core, first, vec![LocalInput::Retired(R, I)]);
-    assert!(matches!(restored[..], [LocalEffect::Restore(_, Epoch(1))]));
+    assert!(matches!(
+        restored[..],
+        [LocalEffect::Restore(_, ImageId::Checkpoint(Epoch(1)))]
+    ));
     assert_eq!(core.deadline(), None);
 }
 
@@ -162,7 +168,7 @@ fn a_process_that_does_not_stop_after_its_rank_has_moved_is_reported() {
     assert_eq!(effects, [says]);
     let effects = at(&mut core, bound, vec![LocalInput::Retired(R, I)]);
     let instance = instance(0, I);
-    let left = LocalEffect::Central(ToCentral::Vacated { instance });
+    let left = LocalEffect::Central(ToCentral::Process(ProcessMessage::Vacated { instance }));
     assert!(effects.contains(&left), "{effects:?}");
     assert_eq!(core.deadline(), None);
 }
@@ -225,12 +231,12 @@ fn of_central(rank: u32, incarnation: u32) -> ProcessInstance {
 }
 
 fn has_registered(instance: ProcessInstance) -> ToCentral {
-    ToCentral::Registered {
+    ToCentral::Process(ProcessMessage::Registered {
         instance,
         pid: 10,
         card: BusinessCard::default(),
         limits: Limits::default(),
-    }
+    })
 }
 
 /// A job on two hosts, whose first rank has moved to the second one since the checkpoint.
@@ -246,11 +252,11 @@ fn has_moved_since_its_checkpoint() -> Central {
         hear(&mut central, rank as usize, registered);
     }
     for rank in [0, 1] {
-        let imaged = ToCentral::Imaged {
+        let imaged = ToCentral::Image(ImageMessage::Taken {
             instance: of_central(rank, 0),
-            epoch: Epoch(1),
+            image: ImageId::Checkpoint(Epoch(1)),
             cost: ImageCost::default(),
-        };
+        });
         hear(&mut central, rank as usize, imaged);
     }
     let request = MoveRequest {
@@ -259,18 +265,25 @@ fn has_moved_since_its_checkpoint() -> Central {
         to: Some(1),
     };
     step(&mut central, Time(1), CentralInput::Move(request));
-    let stored = |number| ToCentral::ImageStored {
-        rank: Rank(0),
-        epoch: Epoch(number),
+    let first = MoveNumber::next(None, Epoch(1));
+    let stored = |number| {
+        ToCentral::File(FileMessage::Stored {
+            rank: Rank(0),
+            image: ImageId::Move(number),
+        })
     };
-    let loaded = ToCentral::Loaded {
+    let loaded = ToCentral::Move(MoveMessage::Loaded {
         rank: Rank(0),
-        number: Epoch(2),
+        number: first,
         bytes: 0,
-    };
-    hear(&mut central, 0, stored(2));
+    });
+    hear(&mut central, 0, stored(first));
     hear(&mut central, 1, loaded);
-    hear(&mut central, 0, stored(3));
+    hear(
+        &mut central,
+        0,
+        stored(MoveNumber::next(Some(first), Epoch(1))),
+    );
     let effects = hear(&mut central, 1, has_registered(of_central(0, 1)));
     let vacate = ToLocal::Vacate {
         instance: of_central(0, 0),
@@ -281,24 +294,26 @@ fn has_moved_since_its_checkpoint() -> Central {
 
 #[test]
 fn a_rollback_for_which_a_process_does_not_make_room_ends_the_job() {
-    let hangs = |incarnation| ToCentral::Failed {
-        instance: of_central(0, incarnation),
-        pid: 0,
-        cause: Cause::NotStopped {
-            why: "it hangs".into(),
-        },
+    let hangs = |incarnation| {
+        ToCentral::Process(ProcessMessage::Failed {
+            instance: of_central(0, incarnation),
+            pid: 0,
+            cause: Cause::NotStopped {
+                why: "it hangs".into(),
+            },
+        })
     };
     let mut central = has_moved_since_its_checkpoint();
     // Nothing waits for the process that the rank has left behind.
     assert_eq!(hear(&mut central, 0, hangs(0)), []);
-    let killed = ToCentral::Failed {
+    let killed = ToCentral::Process(ProcessMessage::Failed {
         instance: of_central(1, 0),
         pid: 11,
         cause: Cause::Ended {
             end: End::Signaled(9),
             stage: Stage::Registered,
         },
-    };
+    });
     let effects = hear(&mut central, 1, killed);
     let vacate = ToLocal::Vacate {
         instance: of_central(0, 1),
@@ -308,13 +323,13 @@ fn a_rollback_for_which_a_process_does_not_make_room_ends_the_job() {
         |effect: &CentralEffect| matches!(effect, CentralEffect::Send(0, ToLocal::Restore { .. }));
     assert!(!effects.iter().any(is_restored), "{effects:?}");
     // Of one that was never made, nothing is left that could hinder the others.
-    let image_gone = ToCentral::Failed {
+    let image_gone = ToCentral::Process(ProcessMessage::Failed {
         instance: of_central(0, 1),
         pid: 0,
         cause: Cause::NotStarted {
             why: "its image is gone".into(),
         },
-    };
+    });
     assert_eq!(hear(&mut central, 1, image_gone), []);
     hear(&mut central, 1, hangs(1));
     let Some(Verdict::Failed {

@@ -9,7 +9,7 @@ use local_steps::steps;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{Central, CentralEffect, CentralInput, Event, Record};
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
-use rejoin_managers_protocol::manager_messages::{Stage, ToCentral, ToLocal};
+use rejoin_managers_protocol::manager_messages::{RegionMessage, Stage, ToCentral, ToLocal};
 use rejoin_managers_protocol::region_commits::{RegionEpochs, RegionWait};
 use rejoin_wire::{FromManager, Limits, ToManager, VERSION};
 
@@ -26,7 +26,10 @@ fn both(newest: Option<u32>, before: Option<u32>) -> RegionEpochs {
 fn number(central: &mut Central, generation: u32, above: u32) -> Option<Epoch> {
     let instance = instance(0, generation);
     let above = Epoch(above);
-    let ask = said(ToCentral::AskRegionsNumber { instance, above });
+    let ask = said(ToCentral::Regions(RegionMessage::NumberWanted {
+        instance,
+        above,
+    }));
     let effects = step(central, at(10), ask);
     let numbered = |effect: &CentralEffect| match effect {
         CentralEffect::Send(0, ToLocal::RegionsNumber { rank: R, epoch, .. }) => Some(*epoch),
@@ -41,7 +44,7 @@ fn number(central: &mut Central, generation: u32, above: u32) -> Option<Epoch> {
 /// A rank has stored its memory.
 fn store(central: &mut Central, rank: u32, generation: u32, epoch: Epoch) -> Vec<CentralEffect> {
     let instance = instance(rank, generation);
-    let stored = ToCentral::RegionsStored { instance, epoch };
+    let stored = ToCentral::Regions(RegionMessage::Stored { instance, epoch });
     step(central, at(20), said(stored))
 }
 

@@ -5,7 +5,9 @@ mod local_steps;
 
 use central_steps::{RANKS, at, computing, job, report, said, step};
 use local_steps::steps;
-use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_channel_table::{
+    BusinessCard, Epoch, Generation, ImageId, Incarnation, MoveNumber, Rank,
+};
 use rejoin_managers_protocol::central::{Central, CentralEffect, CentralInput, Record};
 use rejoin_managers_protocol::levels::CommittedEpochs;
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
@@ -13,6 +15,15 @@ use rejoin_managers_protocol::manager_messages::{
     MovedRank, ProcessInstance, RankReport, Report, ToCentral, ToLocal,
 };
 use std::sync::Arc;
+
+/// The number of an image that a rank took for a move just before this checkpoint.
+fn move_number(before: u32) -> MoveNumber {
+    MoveNumber::next(None, Epoch(before - 1))
+}
+
+fn image(before: u32) -> ImageId {
+    ImageId::Move(move_number(before))
+}
 
 /// A central manager of a job that runs, which has asked its host for a report.
 fn resumed() -> Central {
@@ -39,7 +50,7 @@ fn resumed() -> Central {
 fn a_rank_that_a_lost_order_leaves_at_its_image_continues_under_the_next_central_manager() {
     let mut central = resumed();
     let report = report(|rank| RankReport {
-        moves: (rank == 1).then_some(Epoch(6)),
+        moves: (rank == 1).then_some(move_number(6)),
         ..computing(rank)
     });
     let report = said(ToCentral::Report(Box::new(report)));
@@ -50,7 +61,7 @@ fn a_rank_that_a_lost_order_leaves_at_its_image_continues_under_the_next_central
         }
         _ => None,
     });
-    assert_eq!(stays.collect::<Vec<_>>(), [(Rank(1), Epoch(6))]);
+    assert_eq!(stays.collect::<Vec<_>>(), [(Rank(1), move_number(6))]);
 }
 
 /// The order to drop what was loaded was lost with the last central manager, and the journal does
@@ -61,7 +72,7 @@ fn what_a_host_has_loaded_of_a_rank_that_does_not_come_is_dropped_under_the_next
     let load = ToLocal::Load {
         generation: Generation(0),
         rank: Rank(7),
-        number: Epoch(6),
+        number: move_number(6),
         holder: None,
     };
     steps(&mut local, vec![LocalInput::Central(load)]);
@@ -100,11 +111,10 @@ fn ranks_that_come_together_come_with_their_own_images() {
     };
     let restore = |rank, number| ToLocal::Restore {
         generation: Generation(0),
-        epoch: Some(Epoch(number)),
+        from: Some(image(number)),
         ranks: vec![(Rank(rank), Incarnation(1))],
         moved: vec![MovedRank {
             rank: Rank(rank),
-            moves: true,
             holder: None,
             others: Vec::new(),
         }],
@@ -130,7 +140,7 @@ fn ranks_that_come_together_come_with_their_own_images() {
         vec![LocalInput::Retired(Rank(3), Incarnation(0))],
     );
     for (rank, number) in [(7, 6), (8, 5)] {
-        let comes = LocalEffect::Restore(instance(rank, 1), Epoch(number));
+        let comes = LocalEffect::Restore(instance(rank, 1), image(number));
         assert!(effects.contains(&comes), "{effects:?}");
     }
 }
@@ -147,11 +157,10 @@ fn the_image_of_a_move_is_dropped_also_if_the_process_of_an_earlier_move_is_stil
     };
     let restore = |number, incarnation| ToLocal::Restore {
         generation: Generation(0),
-        epoch: Some(Epoch(number)),
+        from: Some(image(number)),
         ranks: vec![(Rank(7), Incarnation(incarnation))],
         moved: vec![MovedRank {
             rank: Rank(7),
-            moves: true,
             holder: None,
             others: Vec::new(),
         }],
@@ -174,13 +183,13 @@ fn the_image_of_a_move_is_dropped_also_if_the_process_of_an_earlier_move_is_stil
     let orders = [begin, restore(6, 1), vacate, commit(6), restore(8, 2)];
     let orders = orders.into_iter().map(LocalInput::Central).collect();
     let effects = steps(&mut local, orders);
-    assert!(effects.contains(&LocalEffect::DropImage(Rank(7), Epoch(6))));
+    assert!(effects.contains(&LocalEffect::DropImage(Rank(7), image(6))));
     let retired = |incarnation| LocalInput::Retired(Rank(7), Incarnation(incarnation));
     let inputs = vec![retired(1), LocalInput::Spawned(Rank(7), Incarnation(2), 10)];
     let effects = steps(&mut local, inputs);
-    assert!(effects.contains(&LocalEffect::Restore(instance(2), Epoch(8))));
+    assert!(effects.contains(&LocalEffect::Restore(instance(2), image(8))));
     let effects = steps(&mut local, vec![LocalInput::Central(commit(9))]);
-    assert_eq!(effects, [LocalEffect::DropImage(Rank(7), Epoch(8))]);
+    assert_eq!(effects, [LocalEffect::DropImage(Rank(7), image(8))]);
     let vacate = LocalInput::Central(ToLocal::Vacate {
         instance: instance(2),
     });
@@ -189,12 +198,12 @@ fn the_image_of_a_move_is_dropped_also_if_the_process_of_an_earlier_move_is_stil
     assert!(!effects.iter().any(drops), "{effects:?}");
     // A move that is given up leaves nothing until the next checkpoint.
     let begins = steps(&mut local, vec![LocalInput::Central(restore(10, 3))]);
-    assert!(begins.contains(&LocalEffect::Restore(instance(3), Epoch(10))));
+    assert!(begins.contains(&LocalEffect::Restore(instance(3), image(10))));
     let vacate = LocalInput::Central(ToLocal::Vacate {
         instance: instance(3),
     });
     let effects = steps(&mut local, vec![vacate]);
     assert!(!effects.iter().any(drops), "its process is being made");
     let effects = steps(&mut local, vec![retired(3)]);
-    assert!(effects.contains(&LocalEffect::DropImage(Rank(7), Epoch(10))));
+    assert!(effects.contains(&LocalEffect::DropImage(Rank(7), image(10))));
 }

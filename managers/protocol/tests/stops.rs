@@ -4,15 +4,17 @@
 mod central_steps;
 
 use central_steps::{
-    RANKS, at, computing, imaged, instance, job, killed, register, running_with, said, step, stored,
+    RANKS, at, computing, imaged, instance, job, killed, records, register, running_with, said,
+    step, stored,
 };
-use rejoin_channel_table::{Epoch, Generation, Rank};
+use rejoin_channel_table::{Epoch, Generation, ImageId, Rank};
 use rejoin_managers_protocol::central::{
-    Central, CentralEffect, CentralInput, Event, Job, Record, Recovery, SAME_SIGNAL, StopSignal,
+    Central, CentralEffect, CentralInput, Event, Job, Recovery, SAME_SIGNAL, StopSignal,
 };
 use rejoin_managers_protocol::interval::Interval;
 use rejoin_managers_protocol::manager_messages::{
-    RankReport, Report, Stage, Time, ToCentral, ToLocal,
+    FileMessage, HostMessage, ImageMessage, ProcessMessage, RankReport, Report, Stage, Time,
+    ToCentral, ToLocal,
 };
 use rejoin_managers_protocol::verdict::Verdict;
 
@@ -62,14 +64,6 @@ fn passes_on(effects: &[CentralEffect]) -> bool {
     orders(effects).contains(&ToLocal::Signal { signal: TERM })
 }
 
-fn records(effects: &[CentralEffect]) -> Vec<Record> {
-    let records = effects.iter().filter_map(|effect| match effect {
-        CentralEffect::Persist(record) => Some(record.clone()),
-        _ => None,
-    });
-    records.collect()
-}
-
 /// A rank that computes and has these images.
 fn report_of(rank: u32, images: Vec<Epoch>) -> RankReport {
     RankReport {
@@ -101,7 +95,11 @@ fn a_job_stops_when_a_checkpoint_that_was_taken_since_is_in_files() {
     assert!(kills(&effects), "{effects:?}");
     let ends = |order: &ToLocal| matches!(order, ToLocal::End { .. });
     assert!(!orders(&effects).iter().any(ends), "{effects:?}");
-    let effects = step(&mut central, at(40), said(ToCentral::Done));
+    let effects = step(
+        &mut central,
+        at(40),
+        said(ToCentral::Host(HostMessage::Done)),
+    );
     assert!(effects.contains(&CentralEffect::Over(stopped_at(2).unwrap())));
 }
 
@@ -125,23 +123,23 @@ fn a_checkpoint_that_was_under_way_before_does_not_suffice() {
 fn a_refused_image_and_files_that_fail_are_tried_again() {
     let mut central = with_files();
     step(&mut central, at(10), CentralInput::Stop(None));
-    let refused = ToCentral::NotImaged {
+    let refused = ToCentral::Image(ImageMessage::NotTaken {
         instance: instance(1, 0),
-        epoch: Epoch(2),
+        image: ImageId::Checkpoint(Epoch(2)),
         why: "it has a child".into(),
         outlives: false,
-    };
+    });
     step(&mut central, at(20), said(refused));
     let due = central.deadline().expect("another attempt");
     assert_eq!(due, at(10_020));
     let effects = step(&mut central, due, CentralInput::Tick);
     assert_eq!(requests(&effects), Some(Epoch(3)));
     imaged(&mut central, at(10_030), 3, 0);
-    let full = ToCentral::ImageNotStored {
+    let full = ToCentral::File(FileMessage::NotStored {
         rank: Rank(0),
-        epoch: Epoch(3),
+        image: ImageId::Checkpoint(Epoch(3)),
         why: Some("no space".into()),
-    };
+    });
     step(&mut central, at(10_040), said(full));
     let due = central.deadline().expect("another attempt");
     assert_eq!(due, at(11_040), "after the pause for files");
@@ -158,11 +156,11 @@ fn lost(central: &mut Central, now: Time, epoch: u32) -> Vec<CentralEffect> {
     step(
         central,
         now,
-        said(ToCentral::ImageLost {
+        said(ToCentral::Image(ImageMessage::Lost {
             instance,
-            epoch,
+            image: ImageId::Checkpoint(epoch),
             why: None,
-        }),
+        })),
     )
 }
 
@@ -187,11 +185,11 @@ fn files_that_lose_an_image_are_replaced_by_those_of_a_newer_checkpoint() {
 fn a_pause_after_earlier_failures_does_not_delay_a_stop() {
     let mut central = running_with(Interval::Auto);
     imaged(&mut central, at(0), 1, 0);
-    let full = ToCentral::ImageNotStored {
+    let full = ToCentral::File(FileMessage::NotStored {
         rank: Rank(0),
-        epoch: Epoch(1),
+        image: ImageId::Checkpoint(Epoch(1)),
         why: Some("no space".into()),
-    };
+    });
     step(&mut central, at(5), said(full));
     step(&mut central, at(10), CentralInput::Stop(None));
     imaged(&mut central, at(20), 2, 0);
@@ -279,9 +277,9 @@ fn ranks_that_reach_the_end_first_end_the_job() {
     let mut central = with_files();
     step(&mut central, at(10), CentralInput::Stop(None));
     for rank in 0..RANKS {
-        let finalizing = ToCentral::Finalizing {
+        let finalizing = ToCentral::Process(ProcessMessage::Finalizing {
             instance: instance(rank, 0),
-        };
+        });
         step(&mut central, at(11), said(finalizing));
     }
     imaged(&mut central, at(20), 2, 0);

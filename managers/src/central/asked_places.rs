@@ -22,6 +22,16 @@ impl AskedPlaces {
         known
     }
 
+    /// A host takes no part any more. If its addresses were told, these hosts learn of that, and of
+    /// its addresses if it comes again.
+    pub fn forget(&mut self, host: HostIndex, others: impl Iterator<Item = HostIndex>) -> bool {
+        let is_known = self.known.remove(&host).is_some();
+        if is_known {
+            self.questions.extend(others.map(|other| (other, host)));
+        }
+        is_known
+    }
+
     /// A host tells its addresses. Returns the hosts that have asked for them.
     pub fn learn(&mut self, host: HostIndex, reach: ManagerReach) -> Vec<HostIndex> {
         self.known.insert(host, reach);

@@ -13,7 +13,7 @@ use crate::report::verbose_log::VerboseLog;
 use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, Course, HostIndex, JobView, Record,
 };
-use rejoin_managers_protocol::manager_messages::ToCentral;
+use rejoin_managers_protocol::manager_messages::{ToCentral, ToLocal};
 use rejoin_managers_protocol::signal_numbers;
 use std::time::{Duration, Instant};
 
@@ -225,10 +225,12 @@ impl CoreDriver {
                 CentralEffect::Persist(record) => self.store(record, out),
                 CentralEffect::Send(host, order) => {
                     self.verbose_log.ordered(&order);
+                    self.place_before(&order);
                     self.hosts.order(host, order)?;
                 }
                 CentralEffect::SendAll(hosts, order) => {
                     self.verbose_log.ordered(&order);
+                    self.place_before(&order);
                     self.hosts.spread(&hosts, order)?;
                 }
                 CentralEffect::Drop(host) => {
@@ -265,6 +267,14 @@ impl CoreDriver {
             });
         }
         Ok(())
+    }
+
+    /// Ranks that start may be on other hosts than before.
+    fn place_before(&mut self, order: &ToLocal) {
+        if matches!(order, ToLocal::Start { .. }) {
+            let placement: Vec<HostIndex> = self.core.ranks().map(|rank| rank.host).collect();
+            self.hosts.place(&placement);
+        }
     }
 
     fn store(&mut self, mut record: Record, out: &mut Vec<CentralToMpirun>) {

@@ -21,7 +21,7 @@ use crate::net::session_link::SessionLink;
 use rejoin_channel_table::{JobId, JobKey, LanId};
 use rejoin_managers_protocol::central::{HostIndex, Job};
 use rejoin_managers_protocol::detector::{WatchOrder, WatchReport};
-use rejoin_managers_protocol::manager_messages::{ToCentral, ToLocal};
+use rejoin_managers_protocol::manager_messages::{HostMessage, ToCentral, ToLocal};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -152,8 +152,15 @@ impl HostLinks {
             ToLocal::Watch(order) => ToLocal::Watch(self.with_peers(order)),
             order => order,
         };
-        let begin = self.top.as_ref().and_then(|top| top.without_table(&order));
+        let begin = self.top.as_mut().and_then(|top| top.without_table(&order));
         self.queue(host, &CentralToLocal::Order(begin.unwrap_or(order)))
+    }
+
+    /// From now on the ranks are on these hosts: so an order to start says.
+    pub fn place(&mut self, placement: &[HostIndex]) {
+        if let Some(top) = &mut self.top {
+            top.place(placement);
+        }
     }
 
     /// The order with the numbers by which local managers know each other.
@@ -247,16 +254,7 @@ impl HostLinks {
                 LocalToCentral::News(one) => news.push(self.with_hosts(one)),
                 LocalToCentral::Listens(addresses) => self.listens(host, addresses)?,
                 LocalToCentral::GivesImages(addresses) => self.gives_images(host, addresses)?,
-                LocalToCentral::AskImages(about) => {
-                    if let Some(reach) = self.image_places.ask(host, about as usize) {
-                        let addresses = self.seen_from(host, about as usize, &reach);
-                        let answer = CentralToLocal::ImagesAt {
-                            host: about,
-                            addresses,
-                        };
-                        self.queue(host, &answer)?;
-                    }
-                }
+                LocalToCentral::AskImages(about) => self.images_asked(host, about)?,
                 LocalToCentral::AskPeer(peer) => {
                     let about = self.host_of_peer(peer as usize);
                     if let Some(reach) = self.peer_places.ask(host, about) {
@@ -294,6 +292,39 @@ impl HostLinks {
         reach.seen_from(self.lans.get(from) == self.lans.get(to))
     }
 
+    /// A host asks where the files of another one's images are copied. One that takes no part has
+    /// no address.
+    fn images_asked(&mut self, host: HostIndex, about: u32) -> Result<()> {
+        let other = about as usize;
+        let addresses = match self.image_places.ask(host, other) {
+            Some(reach) => self.seen_from(host, other, &reach),
+            None if self.open(other).is_none() => Vec::new(),
+            None => return Ok(()),
+        };
+        let answer = CentralToLocal::ImagesAt {
+            host: about,
+            addresses,
+        };
+        self.queue(host, &answer)
+    }
+
+    /// Nobody asks a host for files any more that takes no part.
+    fn images_gone(&mut self, host: HostIndex) -> Result<()> {
+        let links = self.links.iter().enumerate();
+        let open = links.filter(|(_, link)| link.as_ref().is_some_and(|link| link.open));
+        let others: Vec<HostIndex> = open.map(|(other, _)| other).collect();
+        if !self.image_places.forget(host, others.iter().copied()) {
+            return Ok(());
+        }
+        let gone = CentralToLocal::ImagesAt {
+            host: u32::try_from(host).unwrap_or(u32::MAX),
+            addresses: Vec::new(),
+        };
+        others
+            .into_iter()
+            .try_for_each(|other| self.queue(other, &gone))
+    }
+
     /// A local manager says where others copy the files of its images.
     fn gives_images(&mut self, host: HostIndex, reach: ManagerReach) -> Result<()> {
         let reach = self.sorted(host, reach);
@@ -328,9 +359,9 @@ impl HostLinks {
     /// The message with the numbers of hosts.
     fn with_hosts(&self, message: ToCentral) -> ToCentral {
         match message {
-            ToCentral::Watch(WatchReport::Suspect { host, failure }) => {
+            ToCentral::Host(HostMessage::Watch(WatchReport::Suspect { host, failure })) => {
                 let host = self.host_of_peer(host);
-                ToCentral::Watch(WatchReport::Suspect { host, failure })
+                ToCentral::Host(HostMessage::Watch(WatchReport::Suspect { host, failure }))
             }
             other => other,
         }
@@ -393,6 +424,9 @@ impl HostLinks {
         link.detach(reactor);
         if let Some(Some(link)) = self.links.get_mut(host) {
             link.open = false;
+        }
+        if let Err(error) = self.images_gone(host) {
+            tracing::warn!(%error, "hosts may ask a lost one for files");
         }
         let Some(top) = &mut self.top else {
             return;

@@ -20,7 +20,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The first entry begins with this: the mark of a journal, and its format.
-const FORMAT: (u64, u64) = (u64::from_le_bytes(*b"rejoin-j"), 15);
+const FORMAT: (u64, u64) = (u64::from_le_bytes(*b"rejoin-j"), 17);
 
 /// Bytes of entries that count no more, beyond which the file is replaced.
 const SPARE: u64 = 64 * 1024;
@@ -61,17 +61,17 @@ pub enum JournalError {
 /// Kinds of records of which only the last counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
-    Recovery,
     Started,
     Requested,
     Committed(Level),
     GroupCommitted(Rank),
-    /// With its ranks.
-    GroupRestoring(Vec<Rank>),
+    /// With its ranks, in their order.
+    Return(Vec<Rank>),
     RegionsNumbered,
     RegionsCommitted,
     Memory,
     Moving,
+    MoveNumbered,
     Stopping,
     Other,
 }
@@ -79,18 +79,18 @@ enum Kind {
 impl Kind {
     fn of(record: &Record) -> Kind {
         match record {
-            Record::Restoring { .. } => Kind::Recovery,
             Record::Started { .. } => Kind::Started,
             Record::Requested { .. } => Kind::Requested,
             Record::Committed { level, .. } => Kind::Committed(*level),
             Record::GroupCommitted { rank, .. } => Kind::GroupCommitted(*rank),
-            Record::GroupRestoring { ranks, .. } => {
-                Kind::GroupRestoring(ranks.iter().map(|(rank, _)| *rank).collect())
+            Record::Return(back) => {
+                Kind::Return(back.ranks.iter().map(|(rank, _)| *rank).collect())
             }
             Record::RegionsNumbered { .. } => Kind::RegionsNumbered,
             Record::RegionsCommitted { .. } => Kind::RegionsCommitted,
             Record::Memory(_) => Kind::Memory,
             Record::Moving { .. } => Kind::Moving,
+            Record::MoveNumbered(_) => Kind::MoveNumbered,
             Record::Stopping { .. } => Kind::Stopping,
             Record::Began { .. }
             | Record::Finalized { .. }
@@ -110,8 +110,8 @@ impl Kind {
     fn supersedes(&self, earlier: &Kind) -> bool {
         match (self, earlier) {
             (Kind::Other, _) => false,
-            (Kind::GroupRestoring(ranks), Kind::GroupRestoring(before)) => {
-                before.iter().all(|rank| ranks.contains(rank))
+            (Kind::Return(ranks), Kind::Return(before)) => {
+                before.iter().all(|rank| ranks.binary_search(rank).is_ok())
             }
             _ => self == earlier,
         }
@@ -324,6 +324,7 @@ mod tests {
     use super::*;
     use crate::alone;
     use rejoin_channel_table::{Epoch, Generation, Incarnation};
+    use rejoin_managers_protocol::central::{Return, ReturnScope};
     use rejoin_managers_protocol::manager_messages::Time;
     use rejoin_managers_protocol::verdict::Verdict;
     use rejoin_wire::ImageCost;
@@ -397,12 +398,14 @@ mod tests {
 
     fn returning(ranks: &[u32], epoch: u32) -> Record {
         let of = |rank: &u32| (Rank(*rank), Incarnation(epoch));
-        Record::GroupRestoring {
+        Record::Return(Box::new(Return {
+            scope: ReturnScope::Groups,
+            generation: Generation(0),
             ranks: ranks.iter().map(of).collect(),
-            epoch: Epoch(epoch),
+            from: Some(Epoch(epoch)),
             placement: None,
             memory: Box::default(),
-        }
+        }))
     }
 
     #[test]

@@ -3,83 +3,20 @@
 use crate::error::Result;
 use crate::launch::tree::{JobTree, TreeOrder};
 use crate::net::address::ManagerReach;
-use rejoin_channel_table::{BusinessCard, Generation, Rank};
+use rejoin_channel_table::Generation;
 use rejoin_managers_protocol::broadcast::{BroadcastEffect, BroadcastMessage, Member, Stamp};
 use rejoin_managers_protocol::central::HostIndex;
-use rejoin_managers_protocol::lookup::{self, Directory};
-use rejoin_managers_protocol::manager_messages::{ProcessInstance, Time, ToLocal};
-use rejoin_wire::ProcessMap;
+use rejoin_managers_protocol::central_lookups::CentralLookups;
+use rejoin_managers_protocol::lookup::LookupMessage;
+use rejoin_managers_protocol::manager_messages::{Time, ToLocal};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Answers local managers that ask for a card that they do not know.
-pub(super) struct Lookups {
-    directory: Directory,
-    /// For each rank the position of its host.
-    places: Arc<[usize]>,
-}
-
-impl Lookups {
-    /// Makes it for ranks placed on hosts, whose positions are given.
-    fn new(placement: &[HostIndex], positions: &[usize]) -> Lookups {
-        let place = |host: &HostIndex| positions.get(*host).copied().unwrap_or(usize::MAX);
-        let places: Arc<[usize]> = placement.iter().map(place).collect();
-        Lookups {
-            directory: Directory::new(None, Arc::clone(&places)),
-            places,
-        }
-    }
-
-    /// A rank has moved or come back.
-    fn learn(&mut self, instance: ProcessInstance, card: &BusinessCard) {
-        let ProcessInstance {
-            generation,
-            rank,
-            incarnation,
-        } = instance;
-        // No rank waits here for an answer.
-        let told = &mut Vec::new();
-        self.directory
-            .learn(generation, rank, incarnation, card.clone(), told);
-    }
-
-    /// Learns the table of a start. The order that goes ahead of it, with which ranks begin and
-    /// ask.
-    fn ahead(&mut self, order: &ToLocal) -> Option<ToLocal> {
-        let ToLocal::Start {
-            generation, table, ..
-        } = order
-        else {
-            return None;
-        };
-        for (rank, (incarnation, card)) in (0..).map(Rank).zip(table) {
-            // No rank waits here for an answer.
-            let (card, told) = (Arc::clone(card), &mut Vec::new());
-            self.directory
-                .learn(*generation, rank, *incarnation, card, told);
-        }
-        let places = &self.places;
-        begin(order, |rank| {
-            places.get(rank).copied().unwrap_or(usize::MAX)
-        })
-    }
-}
-
-/// The order with which ranks begin and ask, for a start. `place`: the position of a rank's host.
-fn begin(order: &ToLocal, place: impl Fn(usize) -> usize) -> Option<ToLocal> {
-    let ToLocal::Start {
-        generation,
-        table,
-        image,
-    } = order
-    else {
-        return None;
-    };
-    Some(ToLocal::Begin {
-        generation: *generation,
-        process_map: ProcessMap::of(table, place),
-        image: *image,
-    })
+/// For each rank the position of its host. A host that was added to the job has none: central is
+/// asked for its ranks.
+fn places(placement: &[HostIndex], positions: &[usize]) -> Arc<[usize]> {
+    let place = |host: &HostIndex| positions.get(*host).copied().unwrap_or(usize::MAX);
+    placement.iter().map(place).collect()
 }
 
 /// More trees than a run of central has.
@@ -116,7 +53,7 @@ pub(super) struct Top {
     /// A request for a checkpoint, which may not come before the table.
     held: Option<(Generation, ToLocal)>,
     /// Of a job whose ranks look cards up.
-    lookups: Option<Lookups>,
+    lookups: Option<CentralLookups>,
 }
 
 impl Top {
@@ -133,7 +70,7 @@ impl Top {
             member: Member::new(None, tree.tree()),
             present: present.copied().collect(),
             addresses: vec![ManagerReach::default(); hosts.len()],
-            lookups: has_lookups.then(|| Lookups::new(placement, &positions)),
+            lookups: has_lookups.then(|| CentralLookups::new(places(placement, &positions))),
             hosts,
             positions,
             run,
@@ -144,6 +81,13 @@ impl Top {
             are_known: false,
             given: BTreeSet::new(),
             held: None,
+        }
+    }
+
+    /// From now on the ranks are on these hosts.
+    pub fn place(&mut self, placement: &[HostIndex]) {
+        if let Some(lookups) = &mut self.lookups {
+            lookups.place(places(placement, &self.positions));
         }
     }
 
@@ -178,9 +122,8 @@ impl Top {
 
     /// What a host gets directly instead of the table, if ranks look cards up: the table of a large
     /// job is too long for a message. The host knows which managers to ask, or asks central.
-    pub fn without_table(&self, order: &ToLocal) -> Option<ToLocal> {
-        self.lookups.as_ref()?;
-        begin(order, |_| usize::MAX)
+    pub fn without_table(&mut self, order: &ToLocal) -> Option<ToLocal> {
+        self.lookups.as_mut()?.ahead(order)
     }
 
     /// Begins to spread the table of a generation. If ranks look cards up, the data with which they
@@ -200,7 +143,7 @@ impl Top {
         }
         if let ToLocal::Update { instance, card } = order {
             if let Some(lookups) = &mut self.lookups {
-                lookups.learn(*instance, card);
+                lookups.update(*instance, card);
             }
             if self.member.is_full() || !self.waiting.is_empty() {
                 self.waiting.push_back((generation, order.clone()));
@@ -310,16 +253,10 @@ impl Top {
         &mut self,
         now: Time,
         host: HostIndex,
-        question: lookup::LookupMessage,
-    ) -> Option<lookup::LookupMessage> {
+        question: LookupMessage,
+    ) -> Option<LookupMessage> {
         let position = self.position(host);
-        let mut effects = Vec::new();
-        let directory = &mut self.lookups.as_mut()?.directory;
-        directory.hear(now, position, question, &mut effects);
-        effects.into_iter().find_map(|effect| match effect {
-            lookup::LookupEffect::Send(to, answer) => (to == position).then_some(answer),
-            lookup::LookupEffect::Tell(..) => None,
-        })
+        self.lookups.as_mut()?.answer(now, position, question)
     }
 
     /// A host's link is closed for good.

@@ -9,7 +9,7 @@ use clap::builder::ArgPredicate;
 use clap::{Parser, ValueEnum};
 use rejoin_managers_protocol::checkpoint::Interval;
 use rejoin_managers_protocol::detector::Detector;
-use rejoin_wire::{parse_port_range, parse_seconds};
+use rejoin_wire::{RecoveryMode, parse_port_range, parse_seconds};
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ pub(super) struct JobArguments {
     pub(super) output: OutputAt,
     /// End the job after this time (seconds, or with a unit: 250ms, 90s, 5m, 2h), with exit code
     /// 124
-    #[arg(long, value_name = "TIME", value_parser = milliseconds, allow_hyphen_values = true)]
+    #[arg(long, env = "MPIEXEC_TIMEOUT", value_name = "TIME", value_parser = milliseconds, allow_hyphen_values = true)]
     pub(super) timeout: Option<u64>,
     /// What ranks of one host talk over
     #[arg(long, env = "REJOIN_TRANSPORT", value_enum, default_value_t = Carrier::Auto)]
@@ -130,23 +130,23 @@ pub(super) struct JobArguments {
     pub(super) images: Option<PathBuf>,
     /// Time between checkpoints whose images go to files: TIME (as --timeout), auto (from how
     /// long the last files took and how often ranks are lost), or asked (only when asked for)
-    #[arg(long, requires = "images", value_name = "TIME|auto|asked", default_value = "auto", value_parser = interval, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME|auto|asked", default_value = "auto", value_parser = interval, allow_hyphen_values = true)]
     pub(super) image_interval: Interval,
     /// Time between checkpoints whose files go to partner hosts, in a job on several hosts that do
     /// not share the folder: TIME (as --timeout), auto (from how long the last copies took and how
     /// often ranks are lost), or asked (only when asked for). Without this option each checkpoint
     /// in files does, and the next files are written when the copies are whole
-    #[arg(long, requires = "images", value_name = "TIME|auto|asked", value_parser = interval, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME|auto|asked", value_parser = interval, allow_hyphen_values = true)]
     pub(super) image_copy_interval: Option<Interval>,
     /// Instead of copies, another host keeps the parity (exclusive or) of the files of so many
     /// hosts: they take that much less room, and one host of each group can be lost. More hosts
     /// than that must have ranks
-    #[arg(long, requires = "images", value_name = "HOSTS", value_parser = clap::value_parser!(u32).range(2..=8), allow_hyphen_values = true)]
+    #[arg(long, value_name = "HOSTS", value_parser = clap::value_parser!(u32).range(2..=8), allow_hyphen_values = true)]
     pub(super) image_parity: Option<u32>,
     /// Bytes a second at most that a host copies of other hosts' images, and that it gives to all
     /// others: a number, or one with a unit such as 200MB. A rank that waits for its image gets it
     /// without a limit
-    #[arg(long, requires = "images", value_name = "BYTES", value_parser = copy_rate, allow_hyphen_values = true)]
+    #[arg(long, value_name = "BYTES", value_parser = copy_rate, allow_hyphen_values = true)]
     pub(super) image_copy_rate: Option<u64>,
     /// Name of the job. Its images stay in the folder of --images until it ends well, so that
     /// --restart=NAME can continue it after all of its processes have ended
@@ -156,7 +156,6 @@ pub(super) struct JobArguments {
     /// none. What does not get shorter stays as it is. A restart finds out by itself
     #[arg(
         long,
-        requires = "images",
         value_name = "lz4|none",
         default_value = "none",
         hide_possible_values = true
@@ -304,6 +303,12 @@ pub(super) struct JobArguments {
 }
 
 impl JobArguments {
+    /// The mode of recovery; of one with a log, the log is not described. There is a check that the
+    /// user has named one.
+    pub(super) fn mode(&self) -> RecoveryMode {
+        self.recovery.parse().unwrap_or_default()
+    }
+
     /// The name of the job to be continued.
     pub(super) fn continued(&self) -> Option<&str> {
         self.restart.as_deref().filter(|name| !name.is_empty())
@@ -526,6 +531,8 @@ fn interval(text: &str) -> Result<Interval, String> {
 const LEAST_COPY_RATE: u64 = 1_000_000;
 /// Least limit of a log, in bytes.
 const LEAST_LOG: u64 = 1_000_000;
+/// Greatest one: more memory or a larger file than any host has.
+const MOST_LOG: u64 = 16 << 40;
 
 fn copy_rate(text: &str) -> Result<u64, String> {
     let rate = text.parse::<ByteSize>().map(|size| size.as_u64());
@@ -536,8 +543,11 @@ fn copy_rate(text: &str) -> Result<u64, String> {
 
 fn log_limit(text: &str) -> Result<u64, String> {
     let limit = text.parse::<ByteSize>().map(|size| size.as_u64());
-    let limit = limit.ok().filter(|limit| *limit >= LEAST_LOG);
-    let wanted = "at least 1 MB is needed: a number of bytes, or one with MB, GB, MiB or GiB";
+    let limit = limit
+        .ok()
+        .filter(|limit| (LEAST_LOG..=MOST_LOG).contains(limit));
+    let wanted = "at least 1 MB and at most 16 TiB are needed: a number of bytes, or one with MB, \
+                  GB, MiB or GiB";
     limit.ok_or_else(|| wanted.into())
 }
 

@@ -255,11 +255,16 @@ fn number(text: &str) -> Result<u32, String> {
     number.ok_or_else(|| format!("'{text}' is no number of slots from 1 to {MOST_SLOTS}"))
 }
 
-/// A name that an agent can't take for an option.
+/// Longest name of a host, in bytes, as in DNS.
+const LONGEST_NAME: usize = 255;
+
+/// A name that an agent can't take for an option, and that means nothing to a shell.
 fn check(name: &str) -> Result<(), String> {
-    let wrong = |c: char| c.is_whitespace() || c.is_control();
+    let wrong = |c: char| !c.is_alphanumeric() && !"._:%[]-".contains(c);
     if name.is_empty() {
         Err("the name of a host is empty".into())
+    } else if name.len() > LONGEST_NAME {
+        Err(format!("a name of a host has at most {LONGEST_NAME} bytes"))
     } else if name.starts_with('-') || name.contains(wrong) {
         Err(format!("'{name}' is no name of a host"))
     } else {
@@ -287,6 +292,9 @@ fn hostfile_lines(text: &str) -> Result<Vec<Slots>, String> {
     let mut found = Vec::new();
     for (line, at) in text.lines().zip(1..) {
         let line = line.split('#').next().unwrap_or_default();
+        // `slots = 2` is `slots=2`.
+        let parts: Vec<&str> = line.split('=').map(str::trim).collect();
+        let line = parts.join("=");
         let mut words = line.split_whitespace();
         let Some(first) = words.next() else {
             continue;
@@ -352,7 +360,7 @@ mod tests {
 
     #[test]
     fn host_files_are_those_of_other_launchers() {
-        let text = "# all\na slots=2 max_slots=4\nb:3 # three\n\nc\n";
+        let text = "# all\na slots = 2 max_slots= 4\nb:3 # three\n\nc\n";
         let found = hostfile_lines(text).unwrap();
         let found: Vec<_> = found.iter().map(|s| (s.name.as_str(), s.slots)).collect();
         assert_eq!(found, [("a", 2), ("b", 3), ("c", 1)]);
@@ -362,6 +370,9 @@ mod tests {
             ("a site=x/y", "line 1: 'x/y' is no name of a site"),
             ("a:0", "'0' is no number"),
             ("-oProxyCommand=x", "no name of a host"),
+            ("$(reboot)", "no name of a host"),
+            ("a/b", "no name of a host"),
+            (&"a".repeat(256), "at most 255 bytes"),
         ] {
             let said = hostfile_lines(wrong).unwrap_err();
             assert!(said.contains(what), "{wrong}: {said}");

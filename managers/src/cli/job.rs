@@ -4,7 +4,7 @@ use super::arguments::{
     BindTo, Carrier, Compression, DetectorName, Given, JobArguments, MapBy, OutputAt,
     ProgramArguments, Stdin,
 };
-use super::log_options::{self, RECEIVER_LOG, SENDER_LOG};
+use super::log_options;
 use super::{folder_name, host_list, ports, recordings, stop_options};
 use crate::host::images_folder;
 use crate::host::network_interfaces;
@@ -15,13 +15,14 @@ use crate::launch::launch_plan::{HealthPlan, ImagesPlace, LaunchPlan, Program};
 use crate::launch::machines::Machines;
 use crate::launch::tree::by_lookups;
 use crate::mpirun::{Launch, Show};
+use crate::stdio::sink;
 use crate::stdio::source::Consumed;
 use rejoin_channel_table::{Epoch, Generation, JobId, JobKey, Rank};
 use rejoin_ckpt::image::ImageCompression;
 use rejoin_managers_protocol::central::Recovery;
 use rejoin_managers_protocol::checkpoint::CopyInterval;
 use rejoin_managers_protocol::policy;
-use rejoin_wire::{Images, RankOptions, Transport};
+use rejoin_wire::{Images, NoSuchMode, RankOptions, RecoveryMode, Transport};
 use serde_bytes::ByteBuf;
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStringExt;
@@ -35,8 +36,7 @@ pub(super) fn launch(
     given: Given<'_>,
     overridden: &[&'static str],
 ) -> Result<Launch, String> {
-    check_not_there_yet(job, given)?;
-    check_places(job, given)?;
+    check(job, given)?;
     let counts: Vec<u32> = programs.iter().map(|p| p.n.unwrap_or(1)).collect();
     let machines = host_list::machines(job, &programs, &counts, given)?;
     let list = program_list(programs, overridden)?;
@@ -71,6 +71,7 @@ pub(super) fn launch(
         begun: Vec::new(),
         stdin,
         interactive: std::io::stdin().is_terminal() && stdin.is_some(),
+        read_at_once: read_at_once(job.output),
         file_limit_ignored: signal_reader::file_limit_is_ignored(),
         lease: None,
         central: None,
@@ -98,6 +99,20 @@ pub(super) fn launch(
         metrics: job.metrics,
         show: shown(job.output),
     })
+}
+
+/// Checks options that mean nothing together, or on this host.
+fn check(job: &JobArguments, given: Given<'_>) -> Result<(), String> {
+    check_not_there_yet(job, given)?;
+    check_places(job, given)
+}
+
+/// Whether unfinished lines of each stream are shown. What waits for a commit, nobody reads yet.
+fn read_at_once(output: OutputAt) -> [bool; 2] {
+    match output {
+        OutputAt::Now => sink::are_read_at_once(),
+        OutputAt::Commit => [false; 2],
+    }
 }
 
 fn program_list(
@@ -188,7 +203,6 @@ fn options(
     machines: &Machines,
 ) -> Result<RankOptions, String> {
     let has_files = images(job, machines)?.is_some();
-    let stable_node = log_options::stable_node(job, machines, has_files, is_named)?;
     Ok(RankOptions {
         interface: job.interface.clone(),
         port_range: job.port_range,
@@ -205,11 +219,7 @@ fn options(
             Carrier::Tcp | Carrier::Verbs => Transport::Tcp,
         },
         verbose: job.verbose,
-        log_groups: log_options::groups(job, machines),
-        log_limit: job.log_limit.unwrap_or(0),
-        log_spill: log_options::spill(job)?,
-        stable_node,
-        optimistic: log_options::is_optimistic(job),
+        recovery: log_options::mode(job, machines, has_files, is_named)?,
         record: recordings::options(job)?,
         ..RankOptions::default()
     })
@@ -245,7 +255,7 @@ fn images(job: &JobArguments, machines: &Machines) -> Result<Option<ImagesPlace>
 }
 
 fn recovery(job: &JobArguments, has_files: bool) -> Option<Recovery> {
-    (job.recovery != "none").then(|| Recovery {
+    job.mode().masks_failures().then(|| Recovery {
         interval: job.checkpoint_interval,
         files: has_files.then_some(job.image_interval),
         copies: job
@@ -266,33 +276,22 @@ fn check_not_there_yet(job: &JobArguments, given: Given<'_>) -> Result<(), Strin
         return Err(format!("{shown} is not there yet; tcp and shm are"));
     }
     let recovery = given("recovery", &job.recovery);
-    match job.recovery.as_str() {
-        "none" | "coordinated" | SENDER_LOG | RECEIVER_LOG => {}
-        _ => {
-            return Err(format!(
-                "{recovery}: there is no such mode; coordinated, sender-log, receiver-log and none are"
-            ));
-        }
-    }
+    let mode: Result<RecoveryMode, NoSuchMode> = job.recovery.parse();
+    let mode = mode.map_err(|error| format!("{recovery}: {error}"))?;
     log_options::check(job, &recovery)?;
     let named = [("--job-name", &job.job_name), ("--restart", &job.restart)];
     let named = named
         .iter()
         .find(|(_, name)| name.as_ref().is_some_and(|name| !name.is_empty()));
-    if job.recovery == "none"
-        && let Some((option, _)) = named
-    {
-        return Err(format!("{option}: {recovery} takes no checkpoints"));
+    let named = named.map(|(option, _)| *option);
+    let signal = job.checkpoint_signal.is_some();
+    let commit = job.output == OutputAt::Commit;
+    let signal = signal.then_some("--checkpoint-signal");
+    let option = named.or(signal).or(commit.then_some("--output commit"));
+    match option.filter(|_| !mode.masks_failures()) {
+        Some(option) => Err(format!("{option}: {recovery} takes no checkpoints")),
+        None => Ok(()),
     }
-    if job.recovery == "none" && job.checkpoint_signal.is_some() {
-        return Err(format!(
-            "--checkpoint-signal: {recovery} takes no checkpoints"
-        ));
-    }
-    if job.recovery == "none" && job.output == OutputAt::Commit {
-        return Err(format!("--output commit: {recovery} takes no checkpoints"));
-    }
-    Ok(())
 }
 
 fn program_of(arguments: ProgramArguments, overridden: &[&'static str]) -> Result<Program, String> {

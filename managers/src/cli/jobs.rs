@@ -2,10 +2,12 @@
 
 use super::log_line::{log_columns, log_lines, log_titles};
 use super::move_progress;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::host::run_dir::{self, Found};
 use crate::net::local_link::{Filled, LocalLink};
-use crate::report::query::{Answer, JobStatus, MoveStatus, Question, VERSION, What};
+use crate::report::query::{
+    Answer, JobStatus, MoveStatus, QUESTION_LIMIT, Question, VERSION, What,
+};
 use crate::standard_output::print;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rejoin_wire::codec::MANAGER_LIMIT;
@@ -46,15 +48,16 @@ fn ask_meanwhile(
 ) -> Result<Option<Answer>> {
     let mut heard = Instant::now();
     let mut next = heard + interval;
-    let mut link = LocalLink::new(job.socket, MANAGER_LIMIT, MANAGER_LIMIT);
+    let mut link = LocalLink::new(job.socket, QUESTION_LIMIT, MANAGER_LIMIT);
     let question = Question {
         version: VERSION,
         what,
     };
-    link.queue(&question)?;
-    // A fresh socket takes so few bytes at once.
-    link.flush();
+    let too_long = |_| Error::Usage("the list is too long for one request".into());
+    link.queue(&question).map_err(too_long)?;
     loop {
+        // A fresh socket takes so few bytes at once, as a rule.
+        link.flush();
         if let Some(answer) = link.next()? {
             return Ok(Some(answer));
         }

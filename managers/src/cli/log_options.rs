@@ -4,30 +4,42 @@
 use super::arguments::{JobArguments, LogGroup, Stable};
 use super::folder_name;
 use crate::launch::machines::Machines;
-use rejoin_wire::LogSpill;
+use rejoin_wire::{LogSpill, MessageLog, RecoveryMode};
 
-/// The name of the mode in which only the group of a lost rank goes back.
-pub(super) const SENDER_LOG: &str = "sender-log";
-
-/// The same, where messages leave before what they depend on is stored.
-pub(super) const RECEIVER_LOG: &str = "receiver-log";
-
-/// Whether ranks log messages, so that a recovery group comes back alone.
-fn logs_messages(job: &JobArguments) -> bool {
-    [SENDER_LOG, RECEIVER_LOG].contains(&job.recovery.as_str())
-}
-
-/// Whether messages leave before what they depend on is stored.
-pub(super) fn is_optimistic(job: &JobArguments) -> bool {
-    job.recovery == RECEIVER_LOG
-}
-
-/// For each rank the number of its recovery group; empty: the job is one group.
-pub(super) fn groups(job: &JobArguments, machines: &Machines) -> Vec<u32> {
-    let placement = &machines.placement;
-    if !logs_messages(job) {
-        return Vec::new();
+/// The mode of recovery, with what ranks log. `has_files`: images outlive a host. `is_named`: the
+/// job can be restarted.
+///
+/// # Errors
+/// The mode has no jobs with names, the name needs more than the user allows, or the folder of the
+/// file can't be named.
+pub(super) fn mode(
+    job: &JobArguments,
+    machines: &Machines,
+    has_files: bool,
+    is_named: bool,
+) -> Result<RecoveryMode, String> {
+    let mut mode = job.mode();
+    let is_optimistic = mode.is_optimistic();
+    if is_optimistic && is_named {
+        return Err(format!(
+            "--recovery {}: a job that can be restarted is not there yet for it; take sender-log",
+            mode.name()
+        ));
     }
+    if let Some(log) = mode.log_mut() {
+        *log = MessageLog {
+            groups: groups(job, machines),
+            limit: job.log_limit.unwrap_or(0),
+            spill: spill(job)?,
+            stable_node: stable_node(job, machines, has_files, is_named)?,
+        };
+    }
+    Ok(mode)
+}
+
+/// For each rank the number of its recovery group.
+fn groups(job: &JobArguments, machines: &Machines) -> Vec<u32> {
+    let placement = &machines.placement;
     let first = placement.first();
     let is_one_host = placement.iter().all(|host| Some(host) == first);
     let group = job.log_group.unwrap_or(match is_one_host {
@@ -52,7 +64,7 @@ pub(super) fn groups(job: &JobArguments, machines: &Machines) -> Vec<u32> {
 }
 
 /// Where messages spill, and how much.
-pub(super) fn spill(job: &JobArguments) -> Result<Option<LogSpill>, String> {
+fn spill(job: &JobArguments) -> Result<Option<LogSpill>, String> {
     let Some(folder) = &job.log_spill else {
         return Ok(None);
     };
@@ -65,22 +77,13 @@ pub(super) fn spill(job: &JobArguments) -> Result<Option<LogSpill>, String> {
 /// `has_files`: images outlive it.
 ///
 /// # Errors
-/// The mode has no jobs with names, or the name needs more than the user allows.
-pub(super) fn stable_node(
+/// The name needs more than the user allows.
+fn stable_node(
     job: &JobArguments,
     machines: &Machines,
     has_files: bool,
     is_named: bool,
 ) -> Result<bool, String> {
-    if !logs_messages(job) {
-        return Ok(false);
-    }
-    if is_optimistic(job) && is_named {
-        return Err(format!(
-            "--recovery {RECEIVER_LOG}: a job that can be restarted is not there yet for it; \
-             take {SENDER_LOG}"
-        ));
-    }
     match job.stable {
         Some(Stable::Rank) if is_named => Err(
             "--stable rank: a job that can be restarted needs its nondeterministic answers in \
@@ -105,7 +108,7 @@ pub(super) fn check(job: &JobArguments, recovery: &str) -> Result<(), String> {
         ("--log-spill-limit", job.log_spill_limit.is_some()),
         ("--stable", job.stable.is_some()),
     ];
-    let has_log = logs_messages(job);
+    let has_log = job.mode().log().is_some();
     if let Some((option, _)) = named.iter().find(|(_, is_given)| *is_given && !has_log) {
         return Err(format!("{option}: {recovery} has no log"));
     }

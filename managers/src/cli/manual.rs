@@ -43,6 +43,7 @@ pub fn write(prefix: &Path, mpirun: &Command, rejoin: &Command) -> io::Result<()
 mod tests {
     use super::*;
     use clap::CommandFactory as _;
+    use std::collections::BTreeSet;
 
     #[test]
     fn pages_and_completions_name_every_option() {
@@ -73,5 +74,19 @@ mod tests {
         }
         assert!(read("share/bash-completion/completions/rejoin.bash").contains("status"));
         fs::remove_dir_all(&prefix).expect("removed");
+    }
+
+    #[test]
+    fn the_page_about_mpirun_has_a_row_for_each_option_and_no_other() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/mpirun.md");
+        let page = fs::read_to_string(path).expect("the page");
+        let rows = page.lines().filter(|line| line.starts_with("| `-"));
+        let cells = rows.filter_map(|row| row.split(" | ").next());
+        let words = cells.flat_map(|cell| cell.split(['`', ' ', '[']));
+        let listed: BTreeSet<&str> = words.filter_map(|word| word.strip_prefix("--")).collect();
+        let command = crate::cli::arguments::Arguments::command();
+        let shown = command.get_arguments().filter(|one| !one.is_hide_set());
+        let known: BTreeSet<&str> = shown.filter_map(|one| one.get_long()).collect();
+        assert_eq!(listed, known);
     }
 }

@@ -1,14 +1,14 @@
 //! The command line of `mpirun`.
 
-use super::arguments::{Arguments, Further, ProgramArguments};
+use super::arguments::{Arguments, Further, JobArguments, ProgramArguments};
 use super::{job, restart, segments, variables};
-use crate::host::signal_reader;
+use crate::host::{inherited_descriptors, signal_reader};
 use crate::mpirun::{self, Launch};
 use crate::{fault, logs};
 use clap::error::ContextKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
@@ -16,6 +16,7 @@ use std::path::PathBuf;
 #[must_use]
 pub fn main() -> i32 {
     signal_reader::survive_file_limit();
+    inherited_descriptors::close_on_exec();
     if let Some(code) = super::as_local_manager() {
         return code;
     }
@@ -148,8 +149,35 @@ fn overridden(matches: &ArgMatches) -> Vec<&'static str> {
     variables::OF_RANKS.into_iter().filter(is_given).collect()
 }
 
+/// Options of files of images need some: in a folder that the user names, or that of a job on
+/// several hosts.
+fn check_files(job: &JobArguments, launch: &Launch, matches: &ArgMatches) -> Result<(), String> {
+    let is_default = job.images.is_none() && launch.machines.is_networked();
+    if is_default || job.images_folder().is_some() {
+        return Ok(());
+    }
+    let is_given = |id: &&&str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    match OF_FILES.iter().find(is_given) {
+        Some(id) => Err(format!(
+            "--{}: the job has no files of images; name a folder by --images",
+            id.replace('_', "-")
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Options that say how files of images are written, compressed and copied.
+const OF_FILES: [&str; 5] = [
+    "image_interval",
+    "image_copy_interval",
+    "image_parity",
+    "image_copy_rate",
+    "image_compression",
+];
+
 fn parse(arguments: Vec<OsString>) -> Result<Launch, Refused> {
     let parts = segments::split(arguments);
+    let line = parts.first().cloned().unwrap_or_default();
     if parts.len() > 1 && parts.iter().any(Vec::is_empty) {
         return Err("a colon separates programs, and one of its sides is empty".into());
     }
@@ -157,7 +185,9 @@ fn parse(arguments: Vec<OsString>) -> Result<Launch, Refused> {
     let mut command = with_variables();
     // Building gives aliases and help their final form.
     command.build();
-    let first = segments::two_dashes(&command, parts.next().unwrap_or_default());
+    let first = parts.next().unwrap_or_default();
+    let is_name = |word: &OsStr| restart::is_name(&line, word);
+    let first = segments::two_dashes(&command, first, is_name);
     let matches = options(command, first)?;
     let arguments = Arguments::from_arg_matches(&matches)?;
     logs::init("mpirun");
@@ -182,6 +212,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Launch, Refused> {
     let given = |option: &str, value: &str| given(&matches, option, value);
     let overridden = overridden(&matches);
     let mut launch = job::launch(&arguments.job, programs, &given, &overridden)?;
+    check_files(&arguments.job, &launch, &matches)?;
     if let Some(continued) = continued {
         continued.apply(&mut launch);
     }
@@ -210,7 +241,7 @@ fn named(arguments: Vec<OsString>) -> impl Iterator<Item = OsString> {
 fn further(part: Vec<OsString>) -> Result<ProgramArguments, Refused> {
     let mut command = Further::command();
     command.build();
-    let part = segments::two_dashes(&command, part);
+    let part = segments::two_dashes(&command, part, |_| false);
     let matches = command.try_get_matches_from(named(part))?;
     Ok(Further::from_arg_matches(&matches)?.program)
 }
@@ -260,6 +291,23 @@ mod tests {
             (&[":", "b"], "one of its sides is empty"),
             (&["a", ":"], "one of its sides is empty"),
             (&[""], "the name of a program is empty"),
+            (
+                &["--image-interval", "5", "a"],
+                "--image-interval: the job has no files of images",
+            ),
+            (
+                &[
+                    "--image-parity",
+                    "2",
+                    "--images",
+                    "none",
+                    "-host",
+                    "b,c",
+                    "a",
+                ],
+                "--image-parity: the job has no files of images",
+            ),
+            (&["--log-limit", "15EB", "a"], "at most 16 TiB"),
         ];
         for (line, expected) in cases {
             let said = match parse(line.iter().map(OsString::from).collect()) {
@@ -290,6 +338,22 @@ mod tests {
         }
         let recovery = unset(&["--recovery", "none", "a"]);
         assert!(recovery.is_empty(), "ranks may start jobs of their own");
+    }
+
+    #[test]
+    fn options_of_files_need_no_folder_on_several_hosts() {
+        for option in OF_FILES {
+            let value = match option {
+                "image_interval" | "image_copy_interval" => "5s",
+                "image_parity" => "2",
+                "image_copy_rate" => "200MB",
+                _ => "lz4",
+            };
+            let option = format!("--{}", option.replace('_', "-"));
+            let line = [&option, value, "--host", "b,c,d", "-n", "3", "a"];
+            let taken = parse(line.iter().map(OsString::from).collect());
+            assert!(taken.is_ok(), "{option}");
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub(super) fn check(job: &JobArguments, given: Given<'_>) -> Result<(), String> 
     let Some(folder) = &job.record else {
         return Ok(());
     };
-    if job.recovery != "none" {
+    if job.mode().masks_failures() {
         let recovery = given("recovery", &job.recovery);
         return Err(format!(
             "--record: a rank that comes back is not recorded yet; leave out {recovery}"

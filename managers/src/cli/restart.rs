@@ -1,12 +1,13 @@
 //! `--restart=NAME`: continues a job whose processes have all ended.
 
 use super::arguments::{JobArguments, ProgramArguments, Stable};
-use super::log_options::SENDER_LOG;
 use crate::launch::named_job::{NamedJob, check_name};
+use crate::launch::spawn::resolve;
 use crate::mpirun::Launch;
 use rejoin_channel_table::Epoch;
-use std::ffi::OsString;
-use std::path::Path;
+use rejoin_wire::RecoveryMode;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 
 /// A job to be continued, and the checkpoint.
 pub(super) struct Continued {
@@ -22,16 +23,10 @@ pub(super) fn continued(
     let Some(images) = job.images_folder() else {
         return Ok(None);
     };
-    let (name, has_program) = match job.continued() {
-        Some(name) => (name, programs.iter().any(|p| !p.command.is_empty())),
-        // The parser takes the last word for the program.
-        None => match programs {
-            [only] if job.loads_regions() && is_named(images, &only.command) => {
-                (only.command[0].to_str().unwrap_or_default(), false)
-            }
-            _ => return Ok(None),
-        },
+    let Some(name) = job.continued() else {
+        return Ok(None);
     };
+    let has_program = programs.iter().any(|p| !p.command.is_empty());
     let said = |why: String| format!("--restart={name}: {why}");
     let record = NamedJob::open(images, name).map_err(said)?;
     if has_program {
@@ -50,7 +45,7 @@ pub(super) fn continued(
 
 /// The images of a job that logs messages have its recovery groups.
 fn check_mode(record: &NamedJob, job: &JobArguments) -> Result<(), String> {
-    let is_logging = job.recovery == SENDER_LOG;
+    let is_logging = matches!(job.mode(), RecoveryMode::SenderLog(_));
     match (record.log_groups().is_empty(), is_logging) {
         (true, true) => Err("the job logs no messages: leave --recovery out".into()),
         (false, false) => Err("the job logs messages: give --recovery sender-log again".into()),
@@ -61,13 +56,31 @@ fn check_mode(record: &NamedJob, job: &JobArguments) -> Result<(), String> {
     }
 }
 
-/// Whether these words are the name of a job that has left its record.
-fn is_named(images: &Path, words: &[OsString]) -> bool {
-    let [name] = words else {
+/// Whether the word behind `--restart` is the name of a job, and not the program that continues
+/// from its registered memory: a job of this name has left its record, or there is no such program.
+/// `line`: all arguments, which may name the folder of images.
+pub(super) fn is_name(line: &[OsString], word: &OsStr) -> bool {
+    let may_be = |name: &&str| !name.starts_with('-') && check_name(name).is_ok();
+    let Some(name) = word.to_str().filter(may_be) else {
         return false;
     };
-    let name = name.to_str().filter(|name| check_name(name).is_ok());
-    name.is_some_and(|name| NamedJob::has_record(images, name))
+    let path = std::env::var_os("PATH");
+    images_in(line).is_some_and(|images| NamedJob::has_record(&images, name))
+        || resolve(word, path.as_deref(), None).is_err()
+}
+
+/// The folder of images that the line names, wherever the option stands.
+fn images_in(line: &[OsString]) -> Option<PathBuf> {
+    let mut words = line.iter();
+    let value = words.find_map(|word| {
+        let option = word.to_str()?.strip_prefix('-')?;
+        let option = option.strip_prefix('-').unwrap_or(option);
+        Some(option.strip_prefix("images")?.to_owned())
+    })?;
+    match value.strip_prefix('=') {
+        Some(folder) => Some(folder.into()),
+        None => words.next().map(PathBuf::from),
+    }
 }
 
 impl Continued {
@@ -93,10 +106,33 @@ impl Continued {
         launch.plan.from = Some(self.from);
         launch.requested = self.job.requested();
         launch.plan.options.restart = false;
-        let options = &mut launch.plan.options;
-        options.log_groups = self.job.log_groups().to_vec();
-        options.stable_node = !options.log_groups.is_empty();
+        if let Some(log) = launch.plan.options.recovery.log_mut() {
+            log.groups = self.job.log_groups().to_vec();
+            log.stable_node = true;
+        }
         launch.plan.stdin = self.job.stdin();
         launch.plan.interactive &= launch.plan.stdin.is_some();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_behind_restart_is_a_name_if_there_is_no_such_program() {
+        let folder = |words: &[&str]| {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            images_in(&words)
+        };
+        assert_eq!(
+            folder(&["--restart", "a", "--images", "d"]),
+            Some("d".into())
+        );
+        assert_eq!(folder(&["-images=d", "--restart", "a"]), Some("d".into()));
+        assert_eq!(folder(&["--image-interval", "d"]), None);
+        let is_name = |word: &str| is_name(&[], OsStr::new(word));
+        assert!(is_name("no-such-program"));
+        assert!(!is_name("sh") && !is_name("./a.out") && !is_name("-n"));
     }
 }

@@ -2,7 +2,7 @@
 //! and long options with one dash (`-np`, `-wdir`).
 
 use clap::Command;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 /// Splits the arguments at each `:`.
 #[must_use]
@@ -20,11 +20,16 @@ pub fn split(arguments: Vec<OsString>) -> Vec<Vec<OsString>> {
 
 /// Adds the second dash to long options with one dash, and separates a short option from a value
 /// that follows it directly (`-n4`, `-n=4`). Stops at the program's name; the words after it belong
-/// to the program.
+/// to the program. `is_value`: a word behind an option that may have a value (`--restart NAME`) is
+/// that value, and not the program.
 #[must_use]
-pub fn two_dashes(command: &Command, arguments: Vec<OsString>) -> Vec<OsString> {
+pub fn two_dashes(
+    command: &Command,
+    arguments: Vec<OsString>,
+    is_value: impl Fn(&OsStr) -> bool,
+) -> Vec<OsString> {
     let mut out = Vec::with_capacity(arguments.len());
-    let mut arguments = arguments.into_iter();
+    let mut arguments = arguments.into_iter().peekable();
     while let Some(argument) = arguments.next() {
         let Some(text) = argument
             .to_str()
@@ -50,11 +55,18 @@ pub fn two_dashes(command: &Command, arguments: Vec<OsString>) -> Vec<OsString> 
             out.push(OsString::from(value));
             continue;
         }
-        if single && name.len() > 1 && long.is_some() {
-            out.push(OsString::from(format!("-{text}")));
-        } else {
-            out.push(argument.clone());
+        let mut word = match single && name.len() > 1 && long.is_some() {
+            true => OsString::from(format!("-{text}")),
+            false => argument.clone(),
+        };
+        let may_have_one = value.is_none() && long.is_some_and(clap::Arg::is_require_equals_set);
+        if may_have_one && let Some(value) = arguments.next_if(|next| is_value(next)) {
+            word.push("=");
+            word.push(value);
+            out.push(word);
+            continue;
         }
+        out.push(word);
         let short = if single {
             find_short(command, name)
         } else {
@@ -138,7 +150,8 @@ mod tests {
     }
 
     fn dashes(words: &[&str]) -> Vec<OsString> {
-        two_dashes(&crate::cli::arguments::Arguments::command(), os(words))
+        let command = crate::cli::arguments::Arguments::command();
+        two_dashes(&command, os(words), |word| word == "night")
     }
 
     #[test]
@@ -165,6 +178,14 @@ mod tests {
         assert_eq!(dashes(&["-xA=1", "a"]), os(&["-x", "A=1", "a"]));
         assert_eq!(dashes(&["-v4", "a"]), os(&["-v4", "a"]));
         assert_eq!(dashes(&["--", "-np"]), os(&["--", "-np"]));
+        let restart = |words: &[&str]| dashes(&[&["-restart"], words].concat());
+        let joined = os(&["--restart=night", "--images", "i"]);
+        assert_eq!(restart(&["night", "-images", "i"]), joined);
+        assert_eq!(
+            restart(&["app", "night"]),
+            os(&["--restart", "app", "night"])
+        );
+        assert_eq!(dashes(&["-n", "night"]), os(&["-n", "night"]));
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(super) fn plan(job: &JobArguments, given: Given<'_>) -> Result<StopPlan, Str
         (Some(_), _) => "--stop-at",
         (None, Some(_)) => "--grace",
     };
-    if job.recovery == "none" {
+    if !job.mode().masks_failures() {
         let recovery = given("recovery", &job.recovery);
         return Err(format!("{option}: {recovery} takes no checkpoints"));
     }

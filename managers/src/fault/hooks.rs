@@ -1,18 +1,22 @@
 //! Maps the steps of a manager's driver to named points.
 
 use super::{Point, at, plan, when_sent};
+use rejoin_channel_table::ImageId;
 use rejoin_managers_protocol::central::{CentralEffect as FromCentral, Course, Record};
 use rejoin_managers_protocol::local::{LocalEffect as FromLocal, LocalInput};
-use rejoin_managers_protocol::manager_messages::{End, ToCentral, ToLocal};
+use rejoin_managers_protocol::manager_messages::{
+    End, ImageMessage, MoveMessage, ProcessMessage, ToCentral, ToLocal,
+};
 use rejoin_wire::{FromManager, ToManager};
 
 /// Central receives this message, before the core handles it.
 pub fn heard(news: &ToCentral) {
     if plan().is_some() {
         match news {
-            ToCentral::Imaged { .. } => at(Point::ImageReported),
-            ToCentral::ExitDetected { .. } | ToCentral::Failed { .. } => at(Point::FailureNoticed),
-            ToCentral::Loaded { .. } => at(Point::CopyLoaded),
+            ToCentral::Image(ImageMessage::Taken { .. }) => at(Point::ImageReported),
+            ToCentral::Process(ProcessMessage::ExitDetected { .. })
+            | ToCentral::Process(ProcessMessage::Failed { .. }) => at(Point::FailureNoticed),
+            ToCentral::Move(MoveMessage::Loaded { .. }) => at(Point::CopyLoaded),
             _ => {}
         }
     }
@@ -32,9 +36,7 @@ pub fn before_central(effect: &FromCentral, course: impl FnOnce() -> Course) -> 
                 Record::RegionsNumbered { .. } => (None, Some(Point::RegionsNumbered)),
                 Record::RegionsCommitted { .. } => (None, Some(Point::RegionsCommitted)),
                 Record::Started { .. } => (Some(Point::AllRegistered), Some(Point::StartPersisted)),
-                Record::Restoring { .. } | Record::GroupRestoring { .. } => {
-                    (None, Some(Point::RestorePersisted))
-                }
+                Record::Return(_) => (None, Some(Point::RestorePersisted)),
                 Record::Finalized { .. } => (None, Some(Point::FinalizedPersisted)),
                 Record::Moving { .. } => (None, Some(Point::MovePersisted)),
                 Record::Moved { .. } => (Some(Point::MoveArrived), Some(Point::MovedPersisted)),
@@ -51,9 +53,10 @@ pub fn before_central(effect: &FromCentral, course: impl FnOnce() -> Course) -> 
                 Some(Point::RequestSent)
             }
             ToLocal::Commit { .. } => Some(Point::CommitSent),
-            ToLocal::Restore { moved, .. } if moved.iter().any(|one| one.moves) => {
-                Some(Point::MoveRestoreSent)
-            }
+            ToLocal::Restore {
+                from: Some(ImageId::Move(_)),
+                ..
+            } => Some(Point::MoveRestoreSent),
             ToLocal::Restore { .. } => Some(Point::RestoreSent),
             ToLocal::Start { .. } => Some(Point::StartSent),
             ToLocal::AllFinalized { .. } => Some(Point::FinalizedSent),

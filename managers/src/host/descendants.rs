@@ -161,9 +161,14 @@ pub fn rank_of(pid: u32) -> Option<u32> {
 /// A child that is stopped and is still a copy of this process: it has not become its program.
 #[must_use]
 pub fn is_stopped_clone(pid: u32) -> bool {
+    state_of(pid) == Some('T') && has_our_program(pid)
+}
+
+/// A process runs the program of this one, as a child does until its exec.
+#[must_use]
+pub fn has_our_program(pid: u32) -> bool {
     let program = |pid| process(pid)?.exe().ok();
-    state_of(pid) == Some('T')
-        && program(pid).is_some_and(|exe| Some(exe) == program(std::process::id()))
+    program(pid).is_some_and(|exe| Some(exe) == program(std::process::id()))
 }
 
 /// The kernel's letter for the state of a process.

@@ -1,16 +1,18 @@
-//! The host of a manager: processors, interfaces and limits, the processes below a manager, the
-//! signals that a manager gets, the memory that is left, the user's run directory, and random
-//! numbers.
+//! The host of a manager: processors, interfaces and limits, the processes below a manager and
+//! how they are suspended, the signals that a manager gets, the memory that is left, the user's
+//! run directory, and random numbers.
 
 mod control_groups;
 pub mod descendants;
 pub mod host_limits;
 pub mod images_folder;
+pub mod inherited_descriptors;
 pub mod memory_room;
 pub mod network_interfaces;
 pub mod random;
 pub mod run_dir;
 pub mod signal_reader;
+pub mod suspension;
 pub mod topology;
 
 use crate::error::{Context, Result};

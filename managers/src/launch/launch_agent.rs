@@ -72,6 +72,11 @@ impl LaunchAgent {
         }
     }
 
+    /// It has ended.
+    pub fn has_ended(&self) -> bool {
+        self.ended.is_some()
+    }
+
     /// How the local manager that it started has ended on its host, and that nothing of it is left,
     /// if a supervisor there says so.
     pub fn ended_there(&self) -> Option<String> {

@@ -110,8 +110,11 @@ pub struct LaunchPlan {
     pub begun: Vec<(Rank, Begun)>,
     /// The rank of the job that reads mpirun's standard input.
     pub stdin: Option<Rank>,
-    /// A person sits at the terminal: pass unfinished lines on after a moment.
+    /// A person sits at the terminal, and types standard input.
     pub interactive: bool,
+    /// Somebody reads standard output, or error, as it comes: unfinished lines are passed on after
+    /// a moment.
+    pub read_at_once: [bool; 2],
     /// Ranks begin with SIGXFSZ ignored, as mpirun did.
     pub file_limit_ignored: bool,
     /// The terms of this host's lease, when it is reached over a network.
@@ -211,6 +214,7 @@ mod tests {
             begun: vec![(Rank(1), Begun::default())],
             stdin: Some(Rank(1)),
             interactive: false,
+            read_at_once: [false; 2],
             file_limit_ignored: false,
             lease: None,
             central: None,

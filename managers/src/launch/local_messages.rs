@@ -7,7 +7,7 @@ use super::launch_plan::LaunchPlan;
 use super::tree::TreeOrder;
 use crate::net::address::ManagerReach;
 use crate::stdio::{Begun, Stream};
-use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_channel_table::{Epoch, ImageId, Incarnation, MoveNumber, Rank};
 use rejoin_logging::determinants::{LogPart, RecordWords, StableMark};
 use rejoin_logging::receive_log::ReceivedPart;
 use rejoin_managers_protocol::broadcast::BroadcastMessage;
@@ -205,8 +205,8 @@ pub enum LocalToMpirun {
     Mark {
         /// The rank that took the image.
         rank: Rank,
-        /// The image's epoch.
-        epoch: Epoch,
+        /// The image.
+        image: ImageId,
     },
     /// The rank rolls back to its image of this epoch, or to its start: it may have written the
     /// following output before.
@@ -222,7 +222,7 @@ pub enum LocalToMpirun {
         /// The rank.
         rank: Rank,
         /// The number of its image.
-        number: Epoch,
+        number: MoveNumber,
     },
     /// The rank has stored its registered memory at this checkpoint, as all other ranks do: earlier
     /// output was written before that.

@@ -98,6 +98,7 @@ impl NamedJob {
     #[must_use]
     pub fn of(plan: &LaunchPlan, generation: Generation) -> Option<NamedJob> {
         let (name, images) = (plan.name.clone()?, &plan.images.as_ref()?.folder);
+        let log = plan.options.recovery.log();
         let count = |program: usize| {
             plan.ranks
                 .iter()
@@ -118,7 +119,7 @@ impl NamedJob {
                 size: plan.size,
                 programs: programs.collect(),
                 stdin: plan.stdin.map(|rank| rank.0),
-                log_groups: plan.options.log_groups.clone(),
+                log_groups: log.map(|log| log.groups.clone()).unwrap_or_default(),
                 generation: generation.0,
                 checkpoint: plan.from.map(|epoch| epoch.0),
             },
@@ -345,6 +346,7 @@ fn read(path: &PathBuf) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rejoin_ckpt::ImageNumber;
     use rejoin_ckpt::store::BaseFiles;
 
     #[test]
@@ -380,7 +382,13 @@ mod tests {
             .iter()
             .flat_map(|e| (0..3).map(move |rank| (*e, rank)))
         {
-            let image = folder.begin(rank, epoch, BaseFiles::default()).unwrap();
+            let image = folder
+                .begin(
+                    rank,
+                    ImageNumber::of_checkpoint(epoch),
+                    BaseFiles::default(),
+                )
+                .unwrap();
             image.complete(b"").unwrap();
         }
         let record = JobRecord {

@@ -7,20 +7,33 @@
 //! What a manager leaves behind comes to this process, which kills it first. Its exit code then
 //! says that nothing is left, so ranks may continue on another host at once. Shells, ssh and other
 //! agents do not use these codes for their own troubles.
+//!
+//! It also suspends the ranks when the lease of the host has run out, since the manager may be
+//! stopped or get no processor then. The manager sends it the deadlines
+//! ([`fence_link`]).
 
+use super::fence_link::{self, LeaseMessage, LeaseReceiver, LeaseSender};
+use crate::error::{Context, Result};
 use crate::host::descendants;
+use crate::host::signal_reader::Signals;
+use crate::host::suspension::Suspension;
+use crate::host_clocks;
+use crate::net::reactor::{Interest, Reactor, Token};
 use nix::sys::prctl;
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal};
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
+use rejoin_managers_protocol::lease::Fence;
+use rejoin_managers_protocol::manager_messages::Time;
+use std::time::Duration;
 
-/// Signals for the manager, and the signal of its end.
-const AWAITED: [Signal; 4] = [
-    Signal::SIGCHLD,
-    Signal::SIGTERM,
-    Signal::SIGINT,
-    Signal::SIGHUP,
-];
+/// Signals for the manager.
+const AWAITED: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
+
+/// While ranks are suspended, others may continue some of them, for so long.
+const AGAIN: Duration = Duration::from_millis(20);
 
 /// The exit code of an agent that does not know whether anything is left of what it started.
 const UNKNOWN: i32 = 255;
@@ -43,28 +56,35 @@ pub fn reported_end(code: i32) -> Option<String> {
     }
 }
 
-/// Returns only in the manager, which is a child of this process. This process exits when the
-/// manager has ended: with 0 if that ended well, else with a code for [`reported_end`], or with 255
-/// if something may be left. If the system makes no process, there is no supervisor.
-pub fn supervise() {
-    let awaited: SigSet = AWAITED.into_iter().collect();
-    let Ok(before) = awaited.thread_swap_mask(SigmaskHow::SIG_BLOCK) else {
-        return;
-    };
+/// Returns only in the manager, which is a child of this process, with its link to this one. This
+/// process exits when the manager has ended: with 0 if that ended well, else with a code for
+/// [`reported_end`], or with 255 if something may be left.
+///
+/// # Errors
+/// The system makes no process: there is no supervisor, and so nothing may run here.
+pub fn supervise() -> Result<LeaseSender> {
+    let (link, supervisor) = fence_link::pair()?;
+    let awaited: SigSet = AWAITED.into_iter().chain([Signal::SIGCHLD]).collect();
+    let before = awaited.thread_swap_mask(SigmaskHow::SIG_BLOCK);
+    let before = before.context("block signals")?;
     // If the parent process ignores the signal, the manager's end would not be reported.
     // SAFETY: the default action of a signal is no handler.
     let _ = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) };
     // SAFETY: this process has one thread.
-    match unsafe { fork() } {
-        Ok(ForkResult::Parent { child }) => {
+    match unsafe { fork() }.context("make the supervisor")? {
+        ForkResult::Parent { child } => {
+            drop(link);
             descendants::become_subreaper();
-            let end = await_end(child, &awaited);
+            let made = Supervisor::new(child, supervisor);
+            let end = made.and_then(|mut supervisor| supervisor.await_end());
             let left = descendants::sweep(descendants::SWEEP_LIMIT);
             // Nobody knows what these still do.
-            std::process::exit(if left.is_empty() { code(end) } else { UNKNOWN })
+            let end = end.ok().filter(|_| left.is_empty());
+            std::process::exit(code(end))
         }
-        Ok(ForkResult::Child) | Err(_) => {
+        ForkResult::Child => {
             let _ = before.thread_set_mask();
+            Ok(link)
         }
     }
 }
@@ -82,24 +102,129 @@ fn code(end: Option<WaitStatus>) -> i32 {
     }
 }
 
-/// How the manager has ended; `None`: the system does not say.
-fn await_end(manager: Pid, awaited: &SigSet) -> Option<WaitStatus> {
-    // For `ps`.
-    let _ = prctl::set_name(c"rejoin-agent");
-    loop {
-        match awaited.wait() {
-            Ok(Signal::SIGCHLD) => match waitpid(manager, Some(WaitPidFlag::WNOHANG)) {
-                Ok(end @ (WaitStatus::Exited(..) | WaitStatus::Signaled(..))) => return Some(end),
-                Ok(_) => {}
-                Err(_) => return None,
-            },
-            // The agent's terminal is gone, which is none of the manager's: a connection that
-            // breaks ends nothing.
-            Ok(Signal::SIGHUP) => {}
-            // The manager ends the ranks first.
-            Ok(other) => descendants::send(manager.as_raw().cast_unsigned(), other as i32),
-            Err(_) => {}
+/// Has this process act at once also where processor or memory are short, as far as the system
+/// permits that. It hardly ever does anything.
+fn stay_ready() {
+    // SAFETY: system calls with plain numbers; locked pages change no contents.
+    unsafe {
+        libc::setpriority(libc::PRIO_PROCESS, 0, -20);
+        libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT);
+    }
+}
+
+/// The state of a supervisor.
+struct Supervisor {
+    manager: Pid,
+    link: LeaseReceiver,
+    /// The manager has closed its end: it is about to end.
+    is_closed: bool,
+    reactor: Reactor,
+    signals: Signals,
+    fence: Fence,
+    /// Rings when the fence or another pass is due.
+    timer: TimerFd,
+    ranks: Suspension,
+}
+
+impl Supervisor {
+    fn new(manager: Pid, link: LeaseReceiver) -> Result<Supervisor> {
+        // For `ps`.
+        let _ = prctl::set_name(c"rejoin-agent");
+        stay_ready();
+        let reactor = Reactor::new()?;
+        let signals = Signals::new(&AWAITED)?;
+        // As the clock of leases, it counts while the machine sleeps.
+        let flags = TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK;
+        let timer = TimerFd::new(ClockId::CLOCK_BOOTTIME, flags).context("make a timer")?;
+        // All are looked at after each event.
+        let token = Token::single(0);
+        reactor.add(&signals, token, Interest::READ)?;
+        reactor.add(&link, token, Interest::READ)?;
+        reactor.add(&timer, token, Interest::READ)?;
+        Ok(Supervisor {
+            manager,
+            link,
+            is_closed: false,
+            reactor,
+            signals,
+            fence: Fence::default(),
+            timer,
+            ranks: Suspension::below(manager.as_raw().cast_unsigned()),
+        })
+    }
+
+    /// Enforces the lease until the manager has ended. Returns how it has.
+    fn await_end(&mut self) -> Result<WaitStatus> {
+        let mut events = Vec::new();
+        loop {
+            self.reactor.wait(None, &mut events)?;
+            self.enforce_lease()?;
+            while let Some(signal) = self.signals.take() {
+                match signal {
+                    libc::SIGCHLD => {
+                        let ended = waitpid(self.manager, Some(WaitPidFlag::WNOHANG));
+                        let ended = ended.context("ask how the manager has ended")?;
+                        if let WaitStatus::Exited(..) | WaitStatus::Signaled(..) = ended {
+                            return Ok(ended);
+                        }
+                    }
+                    // The agent's terminal is gone, which is none of the manager's: a connection
+                    // that breaks ends nothing.
+                    libc::SIGHUP => {}
+                    // The manager ends the ranks first.
+                    other => descendants::send(self.manager.as_raw().cast_unsigned(), other),
+                }
+            }
         }
+    }
+
+    fn enforce_lease(&mut self) -> Result<()> {
+        // The manager relies on this order: what it has sent before the deadline counts.
+        let now = host_clocks::now();
+        while !self.is_closed {
+            match self.link.next() {
+                Ok(Some(message)) => self.lease_changes(&message),
+                Ok(None) => break,
+                Err(_) => {
+                    self.is_closed = true;
+                    self.reactor.remove(&self.link);
+                }
+            }
+        }
+        self.fence.due(now);
+        if self.fence.is_suspended() {
+            self.ranks.suspend();
+        }
+        self.set_timer()
+    }
+
+    fn lease_changes(&mut self, message: &LeaseMessage) {
+        match message.until {
+            None => {
+                self.fence.ended();
+                self.ranks.suspend();
+            }
+            Some(until) => {
+                if self.fence.extended(host_clocks::now(), until) {
+                    self.ranks.resume(&message.except);
+                }
+            }
+        }
+        self.link.answer(message);
+    }
+
+    fn set_timer(&mut self) -> Result<()> {
+        let again = || Time(host_clocks::now().0 + AGAIN.as_nanos() as u64);
+        let suspended = self.fence.is_suspended().then(again);
+        let set = match self.fence.deadline().or(suspended) {
+            // Zero would stop it.
+            Some(Time(at)) => self.timer.set(
+                Expiration::OneShot(TimeSpec::from_duration(Duration::from_nanos(at.max(1)))),
+                TimerSetTimeFlags::TFD_TIMER_ABSTIME,
+            ),
+            None => self.timer.unset(),
+        };
+        set.context("set a timer")
     }
 }
 

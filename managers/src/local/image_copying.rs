@@ -3,19 +3,13 @@
 use super::LocalManager;
 use super::copies::CopyEnd;
 use crate::error::Result;
-use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_channel_table::{ImageId, Incarnation, Rank};
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::manager_messages::{KeptFile, ProcessInstance};
 
 impl LocalManager {
     /// Copies the file of an image of another host, or makes the parity of several.
-    /// `passes`: a rank moves with the image.
-    pub(super) fn copy_image(
-        &mut self,
-        members: Vec<(Rank, usize)>,
-        epoch: Epoch,
-        passes: bool,
-    ) -> Result<()> {
+    pub(super) fn copy_image(&mut self, members: Vec<(Rank, usize)>, image: ImageId) -> Result<()> {
         let number =
             |(rank, host): &(Rank, usize)| (*rank, u32::try_from(*host).unwrap_or(u32::MAX));
         let numbers: Vec<(Rank, u32)> = members.iter().map(number).collect();
@@ -23,7 +17,7 @@ impl LocalManager {
             if let Some((rank, _)) = members.first().copied() {
                 let file = KeptFile {
                     rank,
-                    epoch,
+                    image,
                     is_parity: members.len() > 1,
                 };
                 let why = "its partner keeps no files".to_string();
@@ -33,7 +27,7 @@ impl LocalManager {
             }
             return Ok(());
         };
-        let unknown = copies.order(&numbers, epoch, passes);
+        let unknown = copies.order(&numbers, image);
         self.ask_images_of(unknown)
     }
 
@@ -53,7 +47,7 @@ impl LocalManager {
         // The file of a rank that is on this host by now goes with its image. One that has left
         // keeps its slot.
         let slot = self.slot(file.rank).filter(|_| !file.is_parity);
-        if is_made && !slot.is_some_and(|slot| self.images.has(slot, file.epoch)) {
+        if is_made && !slot.is_some_and(|slot| self.images.has(slot, file.image)) {
             self.images.remove_copy(file);
         }
     }
@@ -67,12 +61,12 @@ impl LocalManager {
     }
 
     fn copy_ended(&mut self, (file, end): CopyEnd) -> Result<()> {
-        let KeptFile { rank, epoch, .. } = file;
+        let KeptFile { rank, image, .. } = file;
         if self.copied_ahead(file, end.as_ref().map(|_| ())) {
             return Ok(());
         }
         let copies = self.copies.as_mut().filter(|_| !file.is_parity);
-        let awaited = copies.and_then(|copies| copies.take_awaited(rank, epoch));
+        let awaited = copies.and_then(|copies| copies.take_awaited(rank, image));
         let Some(instance) = awaited else {
             self.queue.push_back(match end {
                 Ok(_) => LocalInput::ImageCopied(file),
@@ -83,11 +77,11 @@ impl LocalManager {
         let Some(slot) = self.slot(rank) else {
             return Ok(());
         };
-        let loaded = end.and_then(|_| self.images.load_one(slot, epoch));
+        let loaded = end.and_then(|_| self.images.load_one(slot, image));
         match loaded {
-            Ok(()) => self.restore_process(instance, epoch),
+            Ok(()) => self.restore_process(instance, image),
             Err(why) => {
-                let why = format!("its image of checkpoint {epoch}: {why}");
+                let why = format!("its image of {image}: {why}");
                 self.not_restored(slot, instance, why);
                 Ok(())
             }
@@ -95,19 +89,22 @@ impl LocalManager {
     }
 
     /// Whether a process begins only after its file is copied from another host.
-    pub(super) fn awaits_copy(&mut self, instance: ProcessInstance, epoch: Epoch) -> Result<bool> {
+    pub(super) fn awaits_copy(
+        &mut self,
+        instance: ProcessInstance,
+        image: ImageId,
+    ) -> Result<bool> {
         let rank = instance.rank;
         let Some(slot) = self.slot(rank) else {
             return Ok(false);
         };
-        let moves = self.arrivals.came_with(rank, epoch);
         let Some(copies) = &mut self.copies else {
             return Ok(false);
         };
-        if !copies.is_elsewhere(rank) || self.images.has(slot, epoch) {
+        if !copies.is_elsewhere(rank) || self.images.has(slot, image) {
             return Ok(false);
         }
-        let unknown = copies.wait_for(instance, epoch, moves);
+        let unknown = copies.wait_for(instance, image);
         self.ask_images_of(unknown)?;
         Ok(true)
     }

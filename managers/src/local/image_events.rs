@@ -7,7 +7,7 @@ use crate::fault::{self, Point};
 use crate::launch::local_messages::LocalToMpirun;
 use crate::net::reactor::Token;
 use crate::stdio::Stream;
-use rejoin_channel_table::{Epoch, Generation, Rank};
+use rejoin_channel_table::{Generation, ImageId, MoveNumber, Rank};
 use rejoin_managers_protocol::levels::CommittedEpochs;
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_wire::ToManager;
@@ -20,7 +20,7 @@ impl LocalManager {
     pub(super) fn take_image(&mut self, slot: usize, pid: u32, message: ToManager) {
         let ToManager::Imaged {
             generation,
-            epoch,
+            image: id,
             streams,
             ref holds,
             ..
@@ -48,20 +48,20 @@ impl LocalManager {
                     .renew(slot, stream, pipe, &mut self.mpirun, &self.reactor);
         }
         let rank = self.ranks[slot].rank();
-        let mark = LocalToMpirun::Mark { rank, epoch };
+        let mark = LocalToMpirun::Mark { rank, image: id };
         let marked = self.mpirun.tell(&mark).is_ok();
         if let Some(input) = &mut self.input
-            && !input.note_image(rank, epoch, holds.input)
+            && !input.note_image(rank, id, holds.input)
         {
             let why = "its standard input was being filled at that moment".to_string();
-            return self.not_imaged(slot, pid, (generation, epoch), why);
+            return self.not_imaged(slot, pid, (generation, id), why);
         }
         let Some(zygote) = zygote else {
             let why = format!("the image's socket did not arrive: {NO_MORE_FILES}");
-            return self.not_imaged(slot, pid, (generation, epoch), why);
+            return self.not_imaged(slot, pid, (generation, id), why);
         };
         let input = self.input.as_ref();
-        let read = input.and_then(|input| input.position_of(rank, epoch));
+        let read = input.and_then(|input| input.position_of(rank, id));
         let report = ImageReport {
             incarnation: self.ranks[slot].incarnation(),
             pid,
@@ -71,8 +71,8 @@ impl LocalManager {
             .images
             .add(slot, report, zygote, (partial, read), &self.reactor);
         if added.is_err() || !marked {
-            self.images.drop_image(slot, epoch, &self.reactor);
-            self.told(slot, |rank, _| LocalInput::ImageEnded(rank, epoch));
+            self.images.drop_image(slot, id, &self.reactor);
+            self.told(slot, |rank, _| LocalInput::ImageEnded(rank, id));
         }
     }
 
@@ -81,12 +81,12 @@ impl LocalManager {
         &mut self,
         slot: usize,
         pid: u32,
-        (generation, epoch): (Generation, Epoch),
+        (generation, image): (Generation, ImageId),
         why: String,
     ) {
         let message = ToManager::NotImaged {
             generation,
-            epoch,
+            image,
             why,
             outlives: false,
         };
@@ -108,44 +108,44 @@ impl LocalManager {
         }
     }
 
-    /// Has an image written to a file. `of_move`: it is one with which the rank moves; the file
-    /// refers to that of the image with the inner number.
-    pub(super) fn write_image(&mut self, rank: Rank, epoch: Epoch, of_move: Option<Option<Epoch>>) {
+    /// Has an image written to a file. If the rank moves with it, the file refers to that of the
+    /// image `base`.
+    pub(super) fn write_image(&mut self, rank: Rank, id: ImageId, base: Option<MoveNumber>) {
         let Some(slot) = self.slot(rank) else {
             return;
         };
-        if let Err(why) = self.images.write_file(slot, epoch, of_move, &self.reactor) {
+        if let Err(why) = self.images.write_file(slot, id, base, &self.reactor) {
             self.queue
-                .push_back(LocalInput::ImageNotStored(rank, epoch, Some(why)));
+                .push_back(LocalInput::ImageNotStored(rank, id, Some(why)));
         }
     }
 
     /// Files of images have got their names.
     pub(super) fn take_named_files(&mut self) {
-        while let Some((slot, epoch, event)) = self.images.next_named() {
-            self.file_event(slot, epoch, event);
+        while let Some((slot, id, event)) = self.images.next_named() {
+            self.file_event(slot, id, event);
         }
     }
 
     /// The file of an image is whole, or there is none.
-    fn file_event(&mut self, slot: usize, epoch: Epoch, event: ImageEvent) {
+    fn file_event(&mut self, slot: usize, id: ImageId, event: ImageEvent) {
         let rank = self.ranks[slot].rank();
         match event {
-            ImageEvent::Stored => self.queue.push_back(LocalInput::ImageStored(rank, epoch)),
+            ImageEvent::Stored => self.queue.push_back(LocalInput::ImageStored(rank, id)),
             ImageEvent::NotStored { why } => {
                 self.queue
-                    .push_back(LocalInput::ImageNotStored(rank, epoch, why));
+                    .push_back(LocalInput::ImageNotStored(rank, id, why));
             }
             _ => {}
         }
     }
 
     /// Ends the process of an image, which is in a file, unless it is just making a rank's process.
-    pub(super) fn drop_from_memory(&mut self, rank: Rank, epoch: Epoch) {
+    pub(super) fn drop_from_memory(&mut self, rank: Rank, id: ImageId) {
         if let Some(slot) = self.slot(rank)
-            && !self.restores.is_from(slot, epoch)
+            && !self.restores.is_from(slot, id)
         {
-            self.images.drop_process(slot, epoch, &self.reactor);
+            self.images.drop_process(slot, id, &self.reactor);
         }
     }
 
@@ -153,7 +153,7 @@ impl LocalManager {
     pub(super) fn image_event(&mut self, token: Token) -> Result<()> {
         let slot = token.index as usize;
         loop {
-            let Some((epoch, event)) = self.images.event(token, &self.reactor) else {
+            let Some((id, event)) = self.images.event(token, &self.reactor) else {
                 return Ok(());
             };
             let rank = self.ranks[slot].rank();
@@ -174,7 +174,7 @@ impl LocalManager {
                 }
                 ImageEvent::Written => {}
                 event @ (ImageEvent::Stored | ImageEvent::NotStored { .. }) => {
-                    self.file_event(slot, epoch, event);
+                    self.file_event(slot, id, event);
                 }
                 ImageEvent::Incomplete { report, missing } => {
                     if let Some(report) = report {
@@ -184,13 +184,13 @@ impl LocalManager {
                         self.image_said(slot, refused(report, why));
                     }
                 }
-                ImageEvent::Running { pid } => self.arrived(slot, epoch, pid)?,
+                ImageEvent::Running { pid } => self.arrived(slot, id, pid)?,
                 // A later order for the rank is not concerned.
-                ImageEvent::Failed { why } if self.restores.is_from(slot, epoch) => {
+                ImageEvent::Failed { why } if self.restores.is_from(slot, id) => {
                     self.not_arrived(slot, why);
                 }
                 ImageEvent::Failed { .. } => {}
-                ImageEvent::Lost { why } => self.image_lost(slot, epoch, &why),
+                ImageEvent::Lost { why } => self.image_lost(slot, id, &why),
             }
         }
     }
@@ -208,12 +208,12 @@ impl LocalManager {
 
     /// Drops an image. The job may have rolled back to an earlier one while this one was making a
     /// process, whose answer can't come any more.
-    pub(super) fn drop_image(&mut self, rank: Rank, epoch: Epoch) {
+    pub(super) fn drop_image(&mut self, rank: Rank, id: ImageId) {
         let Some(slot) = self.slot(rank) else {
             return;
         };
-        let restoring = self.restores.is_from(slot, epoch);
-        if self.images.drop_image(slot, epoch, &self.reactor) && restoring {
+        let restoring = self.restores.is_from(slot, id);
+        if self.images.drop_image(slot, id, &self.reactor) && restoring {
             self.not_arrived(slot, "its image does not count any more".into());
         }
     }
@@ -225,11 +225,11 @@ impl LocalManager {
     }
 
     /// An image is gone without our doing.
-    pub(super) fn image_lost(&mut self, slot: usize, epoch: Epoch, why: &str) {
+    pub(super) fn image_lost(&mut self, slot: usize, id: ImageId, why: &str) {
         let rank = self.ranks[slot].rank();
-        tracing::warn!(rank = rank.0, epoch = epoch.0, why, "an image is lost");
-        let restoring = self.restores.is_from(slot, epoch);
-        if self.images.outlives_process(slot, epoch, &self.reactor) {
+        tracing::warn!(rank = rank.0, %id, why, "an image is lost");
+        let restoring = self.restores.is_from(slot, id);
+        if self.images.outlives_process(slot, id, &self.reactor) {
             if restoring && let Err(error) = self.restore_from_file(slot) {
                 self.not_arrived(slot, format!("its image: {error}"));
             }
@@ -239,12 +239,12 @@ impl LocalManager {
             self.not_arrived(slot, format!("its image: {why}"));
         }
         // That of a move is of no use to another launch.
-        let known = match self.arrivals.came_with(rank, epoch) {
-            true => self.images.drop_image(slot, epoch, &self.reactor),
-            false => self.images.lose_image(slot, epoch, &self.reactor),
+        let known = match id {
+            ImageId::Move(_) => self.images.drop_image(slot, id, &self.reactor),
+            ImageId::Checkpoint(_) => self.images.lose_image(slot, id, &self.reactor),
         };
         if known {
-            self.queue.push_back(LocalInput::ImageEnded(rank, epoch));
+            self.queue.push_back(LocalInput::ImageEnded(rank, id));
         }
     }
 }
@@ -253,10 +253,10 @@ impl LocalManager {
 fn refused(report: ImageReport, why: String) -> ImageReport {
     let message = match report.message {
         ToManager::Imaged {
-            generation, epoch, ..
+            generation, image, ..
         } => ToManager::NotImaged {
             generation,
-            epoch,
+            image,
             why,
             outlives: false,
         },

@@ -49,6 +49,8 @@ pub const NAMED_FILES: u8 = 20;
 pub const HEALTH: u8 = 21;
 /// A restarter that loads images of a rank which is to move here.
 pub const LOADER: u8 = 22;
+/// The link to the supervisor.
+pub const SUPERVISOR: u8 = 23;
 
 /// The token of an event of a rank's process.
 pub fn of_process(kind: u8, incarnation: Incarnation, slot: usize) -> Token {

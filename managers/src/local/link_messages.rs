@@ -3,7 +3,6 @@
 
 use super::LocalManager;
 use crate::error::Result;
-use crate::host::descendants;
 use crate::launch::local_messages::{
     CentralToLocal, LocalToCentral, LocalToMpirun, MpirunToLocal, PeerMessage,
 };
@@ -13,7 +12,6 @@ use crate::net::reactor::Token;
 use crate::net::redial::Called;
 use rejoin_managers_protocol::broadcast::{BroadcastMessage, Peer};
 use rejoin_managers_protocol::detector::ProbeMessage;
-use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::lookup::LookupMessage;
 use rejoin_managers_protocol::manager_messages::ToLocal;
@@ -174,39 +172,6 @@ impl LocalManager {
     pub(super) fn call_limit(&mut self) -> Option<Duration> {
         let central = self.central.as_ref().and_then(|c| c.wait_limit());
         self.mpirun.wait_limit().into_iter().chain(central).min()
-    }
-
-    /// This host is reached over a network.
-    pub(super) fn use_leases(&mut self, terms: Terms) {
-        let now = self.now();
-        self.core.use_leases(terms, now);
-        self.mpirun.use_leases(terms);
-        if let Some(central) = &mut self.central {
-            central.use_leases(terms);
-        }
-        // The first renewal is due.
-        self.queue.push_back(LocalInput::Tick);
-    }
-
-    /// Suspends the ranks and their descendants. Their images are frozen anyway.
-    pub(super) fn stop_all(&self) {
-        tracing::warn!("no contact to central: the ranks are suspended");
-        self.signal_present(libc::SIGSTOP);
-    }
-
-    /// Has them continue.
-    pub(super) fn continue_all(&self) {
-        self.signal_present(libc::SIGCONT);
-    }
-
-    /// Not to process groups: processes that have retired must stay as they are.
-    fn signal_present(&self, signal: i32) {
-        let present = self.ranks.iter().filter(|r| !r.is_retiring());
-        let mut waiting: Vec<u32> = present.flat_map(|r| r.pids()).collect();
-        while let Some(pid) = waiting.pop() {
-            descendants::send(pid, signal);
-            waiting.extend(descendants::children(pid));
-        }
     }
 
     /// A tree message from central.

@@ -5,7 +5,7 @@ use super::LocalManager;
 use super::images::{ImageLoader, IncomingRanks, LoaderEvent};
 use crate::error::Result;
 use crate::net::reactor::{Interest, Token};
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{ImageId, MoveNumber, Rank};
 use rejoin_ckpt::twin::manager::Zygote;
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::manager_messages::KeptFile;
@@ -16,12 +16,12 @@ impl LocalManager {
     pub(super) fn load_ahead(
         &mut self,
         rank: Rank,
-        number: Epoch,
+        number: MoveNumber,
         holder: Option<usize>,
     ) -> Result<()> {
         self.incoming.expect(rank, number);
         match holder {
-            Some(holder) => self.copy_image(vec![(rank, holder)], number, true),
+            Some(holder) => self.copy_image(vec![(rank, holder)], ImageId::Move(number)),
             None => {
                 self.load_file(rank, number);
                 Ok(())
@@ -36,8 +36,10 @@ impl LocalManager {
         file: KeptFile,
         end: std::result::Result<(), &String>,
     ) -> bool {
-        let KeptFile { rank, epoch, .. } = file;
-        if file.is_parity || !self.incoming.awaits(rank, epoch) {
+        let (rank, ImageId::Move(number)) = (file.rank, file.image) else {
+            return false;
+        };
+        if !self.incoming.awaits(rank, number) {
             return false;
         }
         if let Some(copies) = &mut self.copies {
@@ -45,19 +47,19 @@ impl LocalManager {
             copies.cancel(file);
         }
         match end {
-            Ok(()) => self.load_file(rank, epoch),
-            Err(why) => self.not_loaded(rank, epoch, why),
+            Ok(()) => self.load_file(rank, number),
+            Err(why) => self.not_loaded(rank, number, why),
         }
         true
     }
 
-    fn load_file(&mut self, rank: Rank, number: Epoch) {
+    fn load_file(&mut self, rank: Rank, number: MoveNumber) {
         if let Err(why) = self.begin_loading(rank, number) {
             self.not_loaded(rank, number, &why);
         }
     }
 
-    fn begin_loading(&mut self, rank: Rank, number: Epoch) -> std::result::Result<(), String> {
+    fn begin_loading(&mut self, rank: Rank, number: MoveNumber) -> std::result::Result<(), String> {
         let file = self.images.file_of(rank, number)?;
         let path = file.path().to_path_buf();
         if self.incoming.load(rank, number, file) == Ok(true) {
@@ -71,12 +73,12 @@ impl LocalManager {
     fn start_loader(
         &mut self,
         rank: Rank,
-        number: Epoch,
+        number: MoveNumber,
         path: &Path,
     ) -> std::result::Result<(), String> {
         let (pid, socket) = self.images.start_loader(rank, number, path)?;
         let zygote = Zygote::new(socket).map_err(|e| e.to_string())?;
-        let token = IncomingRanks::token(rank, number);
+        let token = IncomingRanks::token(rank);
         let added = self.reactor.add(&zygote, token, Interest::READ);
         self.incoming.begin(rank, ImageLoader { pid, zygote });
         added.map(drop).map_err(|e| e.to_string())
@@ -110,7 +112,7 @@ impl LocalManager {
     }
 
     /// The loader of a rank has ended, for this reason: another one loads the file.
-    fn load_again(&mut self, rank: Rank, number: Epoch, why: &str) {
+    fn load_again(&mut self, rank: Rank, number: MoveNumber, why: &str) {
         let begun = match self.incoming.load_again(rank, number) {
             Some(path) => self.start_loader(rank, number, &path),
             None => Err(why.to_owned()),
@@ -125,7 +127,7 @@ impl LocalManager {
         loader.into_iter().for_each(ImageLoader::end);
     }
 
-    fn not_loaded(&mut self, rank: Rank, number: Epoch, why: &str) {
+    fn not_loaded(&mut self, rank: Rank, number: MoveNumber, why: &str) {
         self.incoming.give_up(rank);
         let why = format!("its image can't be loaded there: {why}");
         self.queue
@@ -138,10 +140,10 @@ impl LocalManager {
         let Some((pending, files)) = self.incoming.remove(rank) else {
             return;
         };
-        if let (Some(epoch), Some(copies)) = (pending, &mut self.copies) {
+        if let (Some(number), Some(copies)) = (pending, &mut self.copies) {
             copies.cancel(KeptFile {
                 rank,
-                epoch,
+                image: ImageId::Move(number),
                 is_parity: false,
             });
         }

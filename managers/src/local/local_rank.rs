@@ -332,6 +332,13 @@ impl LocalRank {
         unnoticed
     }
 
+    /// Processes that have retired or are to.
+    pub fn retired_pids(&self) -> impl Iterator<Item = u32> {
+        let retiring = self.is_retiring();
+        let retired = self.retired.iter().map(|(_, (pid, _))| *pid);
+        retired.chain(self.pids().filter(move |_| retiring))
+    }
+
     /// Ends processes that have retired: of this incarnation, or (`None`) all.
     pub fn discard(&self, incarnation: Option<Incarnation>) {
         for (of, (pid, _)) in &self.retired {

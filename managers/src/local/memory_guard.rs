@@ -9,7 +9,7 @@
 use super::LocalManager;
 use crate::host::memory_room::{MemoryRoom, ProcessMemory};
 use bytesize::ByteSize;
-use rejoin_channel_table::Epoch;
+use rejoin_channel_table::ImageId;
 use rejoin_managers_protocol::local::LocalInput;
 use std::time::{Duration, Instant};
 
@@ -58,8 +58,8 @@ impl LocalManager {
         if room.available >= reserve {
             return;
         }
-        for epoch in self.images.dispensable() {
-            let processes = self.images.processes(epoch);
+        for id in self.images.dispensable() {
+            let processes = self.images.processes(id);
             let freed = |(slot, pid): &(usize, u32)| {
                 let rank = self.ranks[*slot].pids().last().map(ProcessMemory::of);
                 ProcessMemory::of(*pid).freed_beside(rank.as_ref())
@@ -76,23 +76,23 @@ impl LocalManager {
                 ByteSize(bytes)
             );
             for (slot, _) in processes {
-                self.give_up_image(slot, epoch, &why);
+                self.give_up_image(slot, id, &why);
             }
             return;
         }
     }
 
-    fn give_up_image(&mut self, slot: usize, epoch: Epoch, why: &str) {
+    fn give_up_image(&mut self, slot: usize, id: ImageId, why: &str) {
         // A process that is just being made of it is needed more.
-        if self.restores.is_from(slot, epoch) {
+        if self.restores.is_from(slot, id) {
             return;
         }
         let rank = self.ranks[slot].rank();
-        tracing::warn!(rank = rank.0, epoch = epoch.0, why, "an image is given up");
-        if self.images.is_stored(slot, epoch) {
-            self.images.drop_process(slot, epoch, &self.reactor);
-        } else if self.images.lose_image(slot, epoch, &self.reactor) {
-            let given_up = LocalInput::ImageGivenUp(rank, epoch, why.to_owned());
+        tracing::warn!(rank = rank.0, image = %id, why, "an image is given up");
+        if self.images.is_stored(slot, id) {
+            self.images.drop_process(slot, id, &self.reactor);
+        } else if self.images.lose_image(slot, id, &self.reactor) {
+            let given_up = LocalInput::ImageGivenUp(rank, id, why.to_owned());
             self.queue.push_back(given_up);
         }
     }

@@ -6,6 +6,7 @@ mod image_copying;
 mod image_events;
 mod images;
 mod kind;
+mod lease_duties;
 mod link_messages;
 mod links;
 mod load_ahead;
@@ -31,6 +32,7 @@ mod sweep;
 use crate::error::{Context, Error, Result};
 use crate::host::signal_reader::Signals;
 use crate::host::{descendants, host_limits};
+use crate::launch::fence_link::LeaseSender;
 use crate::launch::local_messages::{LocalToCentral, LocalToMpirun};
 use crate::launch::supervisor;
 use crate::net::reactor::{Interest, Reactor, Token};
@@ -46,7 +48,7 @@ use log_reports::LogReports;
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use rank_arrivals::RankArrivals;
-use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_channel_table::{ImageId, Incarnation, Rank};
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
 use rejoin_managers_protocol::manager_messages::Time;
 use rejoin_wire::FromManager;
@@ -61,24 +63,31 @@ use sweep::Sweep;
 /// Runs a local manager whose link to mpirun is its standard input. Returns its exit code.
 #[must_use]
 pub fn run() -> i32 {
-    run_with(MpirunLink::inherited)
+    run_with(MpirunLink::inherited, None)
 }
 
 /// Runs a local manager that finds an invitation on its standard input and calls mpirun back.
 /// Returns its exit code.
 #[must_use]
 pub fn run_invited() -> i32 {
-    supervisor::supervise();
-    run_with(|_| MpirunLink::invited())
+    match supervisor::supervise() {
+        Ok(fence) => run_with(|_| MpirunLink::invited(), Some(fence)),
+        Err(error) => {
+            say_line!("rejoin: local manager: {error}");
+            1
+        }
+    }
 }
 
-fn run_with(link: impl FnOnce(&Reactor) -> Result<MpirunLink>) -> i32 {
+fn run_with(link: impl FnOnce(&Reactor) -> Result<MpirunLink>, fence: Option<LeaseSender>) -> i32 {
     logs::init("rejoin-local");
     let say = |error: &Error| say_line!("rejoin: local manager: {error}");
-    let made = LocalManager::new(link).inspect_err(say);
+    let made = LocalManager::new(link, fence).inspect_err(say);
     // Said before the links close: mpirun ends this process then.
     match made.and_then(|mut driver| driver.run().inspect_err(say)) {
-        Ok(()) => 0,
+        // The supervisor reports by this code that nothing is left here: ranks need not wait for
+        // the end of the lease.
+        Ok(has_abandoned) => i32::from(has_abandoned),
         Err(_) => {
             let left = descendants::sweep(descendants::SWEEP_LIMIT);
             if !left.is_empty() {
@@ -104,6 +113,10 @@ struct LocalManager {
     /// The limit of open files before the manager raised its own.
     open_files: Option<libc::rlimit>,
     mpirun: MpirunLink,
+    /// To the supervisor, which suspends the ranks of another host than mpirun's.
+    fence: Option<LeaseSender>,
+    /// Ranks are suspended, and the supervisor may not know that.
+    stopped_here: bool,
     /// From the plan on.
     central: Option<CentralLink>,
     /// Of a job on many hosts.
@@ -119,7 +132,7 @@ struct LocalManager {
     input: Option<RankInput>,
     /// The checkpoint from whose file the rank that reads it begins (`None`: not known yet), and
     /// whether what it had read is given again.
-    input_from: Option<(Option<Epoch>, bool)>,
+    input_from: Option<(Option<ImageId>, bool)>,
     /// The rank that reads it has moved to another host.
     input_left: bool,
     requests: CheckpointRequests,
@@ -139,10 +152,15 @@ struct LocalManager {
     health: Option<HealthCommand>,
     /// Milliseconds from SIGTERM to the end of this host.
     leave_deadline: Option<u64>,
+    /// The manager ends before the job does.
+    has_abandoned: bool,
 }
 
 impl LocalManager {
-    fn new(link: impl FnOnce(&Reactor) -> Result<MpirunLink>) -> Result<Self> {
+    fn new(
+        link: impl FnOnce(&Reactor) -> Result<MpirunLink>,
+        fence: Option<LeaseSender>,
+    ) -> Result<Self> {
         // For `ps`.
         let _ = prctl::set_name(c"rejoin-local");
         descendants::become_subreaper();
@@ -156,6 +174,9 @@ impl LocalManager {
         }
         let signals = Signals::new(&[Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP])?;
         reactor.add(&signals, Token::single(kind::SIGNALS), Interest::READ)?;
+        if let Some(fence) = &fence {
+            reactor.add(fence, Token::single(kind::SUPERVISOR), Interest::READ)?;
+        }
         Ok(LocalManager {
             core: Local::new(),
             queue: VecDeque::new(),
@@ -164,6 +185,8 @@ impl LocalManager {
             signals,
             open_files: host_limits::raise_open_files(),
             mpirun,
+            fence,
+            stopped_here: false,
             central: None,
             peers: None,
             starter: None,
@@ -185,10 +208,12 @@ impl LocalManager {
             sweep: Sweep::default(),
             health: None,
             leave_deadline: None,
+            has_abandoned: false,
         })
     }
 
-    fn run(&mut self) -> Result<()> {
+    /// Runs to the end of the job on this host. Returns whether the manager has ended it.
+    fn run(&mut self) -> Result<bool> {
         let mut tokens = Vec::new();
         loop {
             self.steps()?;
@@ -196,7 +221,7 @@ impl LocalManager {
                 let written = self.outputs.drain_all(&mut self.mpirun, &self.reactor);
                 if self.mpirun.has_said_all(written, &self.reactor)? {
                     self.job_ended();
-                    return Ok(());
+                    return Ok(self.has_abandoned);
                 }
             }
             self.start_some();
@@ -324,6 +349,7 @@ impl LocalManager {
             }
             LocalEffect::Abandon => {
                 tracing::warn!("this host is told to end, and its ranks with it");
+                self.has_abandoned = true;
                 self.job_ended();
             }
             LocalEffect::SignalGroup(rank, signal) => self.signal_group(rank, signal),
@@ -362,22 +388,26 @@ impl LocalManager {
             LocalEffect::Retire(rank, incarnation) => self.retire(rank, incarnation),
             LocalEffect::LookUp(to, message) => self.send_lookup(to, message)?,
             LocalEffect::Probe(to, message) => self.send_probe(to, message)?,
-            LocalEffect::TakeIn(moved, epoch) => self.take_in(moved, epoch)?,
-            LocalEffect::Restore(instance, epoch) => self.restore_process(instance, epoch)?,
+            LocalEffect::TakeIn(moved, from) => self.take_in(moved, from)?,
+            LocalEffect::Restore(instance, image) => self.restore_process(instance, image)?,
             LocalEffect::Discard(rank, incarnation) => self.discard(rank, incarnation),
             LocalEffect::HasLeft(rank) => self.has_left(rank),
-            LocalEffect::DropImage(rank, epoch) => self.drop_image(rank, epoch),
-            LocalEffect::DropFromMemory(rank, epoch) => self.drop_from_memory(rank, epoch),
-            LocalEffect::WriteImage(rank, epoch) => self.write_image(rank, epoch, None),
+            LocalEffect::DropImage(rank, image) => self.drop_image(rank, image),
+            LocalEffect::DropFromMemory(rank, image) => self.drop_from_memory(rank, image),
+            LocalEffect::WriteImage(rank, epoch) => {
+                self.write_image(rank, ImageId::Checkpoint(epoch), None);
+            }
             LocalEffect::WriteImageOfMove(rank, number, base) => {
-                self.write_image(rank, number, Some(base));
+                self.write_image(rank, ImageId::Move(number), base);
             }
             LocalEffect::Load(rank, number, holder) => self.load_ahead(rank, number, holder)?,
             LocalEffect::Unload(rank) => self.unload(rank),
-            LocalEffect::CopyImage(members, epoch) => self.copy_image(members, epoch, false)?,
+            LocalEffect::CopyImage(members, epoch) => {
+                self.copy_image(members, ImageId::Checkpoint(epoch))?;
+            }
             LocalEffect::DropCopy(file) => self.drop_copy(file),
             LocalEffect::StopAll => self.stop_all(),
-            LocalEffect::ContinueAll => self.continue_all(),
+            LocalEffect::RunUntil(until) => self.run_until(until),
             LocalEffect::Caveats(rank, lines) => {
                 self.mpirun.tell(&LocalToMpirun::Caveats { rank, lines })?
             }
@@ -406,6 +436,7 @@ impl LocalManager {
             kind::WATCH => self.ends_noticed(),
             kind::DIAL => self.mpirun_answered()?,
             kind::CENTRAL_DIAL => self.central_answered()?,
+            kind::SUPERVISOR => self.read_supervisor(),
             kind::NAMED_FILES => self.take_named_files(),
             kind::LOADER => self.loader_event(token),
             kind::COPY_ENDS => self.take_copy_ends()?,
@@ -448,6 +479,7 @@ impl LocalManager {
                 None => {
                     // Someone ends the manager itself: its ranks end with it, in order.
                     tracing::warn!(signal, "the local manager is told to end");
+                    self.has_abandoned = true;
                     self.job_ended();
                 }
             }
@@ -476,7 +508,8 @@ impl LocalManager {
 
     /// Runs the health command when it is due, as long as the job runs.
     fn check_health(&mut self) {
-        if let Some(health) = self.health.as_mut().filter(|_| !self.over) {
+        let idle = self.over || self.core.is_suspended();
+        if let Some(health) = self.health.as_mut().filter(|_| !idle) {
             let news = health.run_timers(&self.reactor);
             self.queue.extend(news.map(LocalInput::Health));
         }

@@ -6,16 +6,14 @@ use super::start::ProcessStarter;
 use super::streams::RankInput;
 use crate::error::Result;
 use crate::launch::local_messages::LocalToMpirun;
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{ImageId, Rank};
 use rejoin_managers_protocol::manager_messages::{MovedRank, ProcessInstance};
 
 impl LocalManager {
     /// A rank of another host is on this one from now on. It gets the next slot, unless it was here
-    /// before. It comes back from the file of its image of this number.
-    pub(super) fn take_in(&mut self, moved: MovedRank, epoch: Option<Epoch>) -> Result<()> {
+    /// before. It comes from the file of this image.
+    pub(super) fn take_in(&mut self, moved: MovedRank, from: Option<ImageId>) -> Result<()> {
         let rank = moved.rank;
-        let number = epoch.filter(|_| moved.moves);
-        self.arrivals.expect(rank, number);
         let slot = self.slot(rank);
         let Some(starter) = &mut self.starter else {
             return Ok(());
@@ -26,18 +24,18 @@ impl LocalManager {
         if let Some(copies) = &mut self.copies
             && !copies.is_awaited(rank)
         {
-            copies.take_in(&moved, epoch, &self.reactor)?;
+            copies.take_in(&moved, from, &self.reactor)?;
         }
         let slot = match slot {
             Some(slot) => slot,
             None => self.add_slot(rank),
         };
-        if let Some(epoch) = epoch.filter(|epoch| !self.images.has(slot, *epoch)) {
+        if let Some(image) = from.filter(|image| !self.images.has(slot, *image)) {
             // Ranks that come back before it spare the files that it writes, too. What can't be
             // read is said when it is needed.
-            let _ = self.images.load_one(slot, epoch);
+            let _ = self.images.load_one(slot, image);
         }
-        self.expect_input(rank)
+        self.expect_input(rank, from)
     }
 
     fn add_slot(&mut self, rank: Rank) -> usize {
@@ -53,7 +51,7 @@ impl LocalManager {
 
     /// If the rank reads standard input, that comes to this host from its beginning. What the rank
     /// has read before its image is skipped.
-    pub(super) fn expect_input(&mut self, rank: Rank) -> Result<()> {
+    pub(super) fn expect_input(&mut self, rank: Rank, from: Option<ImageId>) -> Result<()> {
         let reads = |starter: &ProcessStarter| starter.reads_input(rank);
         let Some(starter) = self.starter.as_mut().filter(|starter| reads(starter)) else {
             return Ok(());
@@ -62,12 +60,14 @@ impl LocalManager {
             return Ok(());
         }
         let (mut input, end) = RankInput::open(rank, true, &self.reactor)?;
-        // What the rank had read is in the file of its image.
-        input.hold();
+        if from.is_some() {
+            // What the rank had read is in the file of its image.
+            input.hold();
+            self.input_from = Some((None, true));
+        }
         starter.set_input(end);
         self.input = Some(input);
         self.input_left = false;
-        self.input_from = Some((None, true));
         Ok(())
     }
 
@@ -86,14 +86,14 @@ impl LocalManager {
 
     /// Says where the output of a process belongs that is made of an image. Output of a rank that
     /// moves continues; that of one that rolls back may come a second time.
-    pub(super) fn tell_position(&mut self, rank: Rank, epoch: Epoch) -> Result<()> {
-        let arrives = self.arrivals.arrives(rank, epoch);
-        self.mpirun.tell(&match arrives {
-            true => LocalToMpirun::Arrives {
-                rank,
-                number: epoch,
-            },
-            false => LocalToMpirun::Rewound {
+    pub(super) fn tell_position(&mut self, rank: Rank, image: ImageId) -> Result<()> {
+        self.mpirun.tell(&match image {
+            ImageId::Move(number) if self.arrivals.arrives(rank, number) => {
+                LocalToMpirun::Arrives { rank, number }
+            }
+            // An earlier process of it has written nothing.
+            ImageId::Move(_) => return Ok(()),
+            ImageId::Checkpoint(epoch) => LocalToMpirun::Rewound {
                 rank,
                 epoch: Some(epoch),
             },
@@ -106,15 +106,15 @@ impl LocalManager {
         &mut self,
         slot: usize,
         instance: ProcessInstance,
-        epoch: Epoch,
+        image: ImageId,
     ) -> Result<bool> {
-        if self.images.has(slot, epoch) {
+        if self.images.has(slot, image) {
             return Ok(false);
         }
-        let Err(why) = self.images.load_one(slot, epoch) else {
+        let Err(why) = self.images.load_one(slot, image) else {
             return Ok(false);
         };
-        if !self.awaits_copy(instance, epoch)? {
+        if !self.awaits_copy(instance, image)? {
             self.not_restored(slot, instance, why);
         }
         Ok(true)

@@ -1,7 +1,6 @@
 //! What ranks say, and ends of their processes.
 
 use super::LocalManager;
-use super::images::RankImages;
 use super::local_rank::end_of;
 use super::start::watch_place;
 use crate::error::Result;
@@ -11,7 +10,7 @@ use crate::launch::spawn::SpawnStep;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::manager_messages::End;
-use rejoin_wire::{FromManager, MOST_SIGNAL_PAUSE, READ_MESSAGES, ToManager};
+use rejoin_wire::{FromManager, MOST_SIGNAL_PAUSE, SignalRequest, ToManager};
 use std::time::Duration;
 
 impl LocalManager {
@@ -25,28 +24,31 @@ impl LocalManager {
         let logs_messages = self.starter.as_mut().is_some_and(|s| s.logs().is_used());
         let rank = &mut self.ranks[slot];
         rank.send(frame, slot, &self.reactor)?;
-        let number = match message {
-            FromManager::Checkpoint { epoch, .. } => *epoch,
-            FromManager::Move { .. } => READ_MESSAGES,
+        let request = match message {
+            FromManager::Checkpoint { epoch, .. } => SignalRequest::Checkpoint(*epoch),
+            FromManager::Move { .. } => SignalRequest::ReadMessages,
             // The rank may retain messages for one that has come back.
             FromManager::Card { incarnation, .. }
                 if logs_messages && *incarnation != Incarnation(0) =>
             {
-                READ_MESSAGES
+                SignalRequest::ReadMessages
             }
             _ => return Ok(()),
         };
         let target = rank.signal_target();
-        self.requests.send(slot, number, target.as_ref());
+        self.requests.send(slot, request, target.as_ref());
         Ok(())
     }
 
     /// Sends checkpoint requests again by signal, where a process did not take them.
     pub(super) fn retry_requests(&mut self) {
         let (ranks, images) = (&self.ranks, &self.images);
-        self.requests.retry(|slot, epoch| {
+        self.requests.retry(|slot, request| {
             let rank = &ranks[slot];
-            let is_open = epoch == READ_MESSAGES || images.lacks(slot, epoch);
+            let is_open = match request {
+                SignalRequest::ReadMessages => true,
+                SignalRequest::Checkpoint(epoch) => images.lacks(slot, epoch),
+            };
             let counts = !rank.is_retiring() && is_open;
             rank.signal_target().filter(|_| counts)
         });
@@ -221,14 +223,14 @@ impl LocalManager {
     /// A process has ended that is not one of the present ones: an image, a retired one, or one of
     /// which this manager is about to learn.
     pub(super) fn forget(&mut self, pid: u32, status: Option<i32>) {
-        if let Some((slot, epoch)) = self.images.of_process(pid) {
+        if let Some((slot, id, token)) = self.images.of_process(pid) {
             // It may have said why.
-            if let Err(error) = self.image_event(RankImages::token(slot, epoch)) {
+            if let Err(error) = self.image_event(token) {
                 tracing::error!(%error, "the end of an image is not reported");
             }
             // Its socket may still be held by a process that it is making.
             if self.images.of_process(pid).is_some() {
-                self.image_lost(slot, epoch, "its process ended");
+                self.image_lost(slot, id, "its process ended");
             }
             return;
         }

@@ -1,7 +1,7 @@
 //! Says how far the files of ranks are that move from here or to here.
 
 use super::LocalManager;
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{ImageId, MoveNumber, Rank};
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::manager_messages::MoveBytes;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use std::time::Instant;
 impl LocalManager {
     /// Reports how far files of moves are, if that is due.
     pub(super) fn report_moves(&mut self, now: Instant) {
-        let written: Vec<(Rank, Epoch, bool)> = self.core.files_of_moves().collect();
+        let written: Vec<(Rank, MoveNumber, bool)> = self.core.files_of_moves().collect();
         let copied = self.copied_for_moves();
         let any = !(written.is_empty() && copied.is_empty());
         if !self.report_pace.are_due(any, now) {
@@ -18,7 +18,10 @@ impl LocalManager {
         let mut all = Vec::new();
         for (rank, number, with_all) in written {
             let slot = self.slot(rank);
-            let bytes = slot.and_then(|slot| self.images.written(slot, number, with_all));
+            let bytes = slot.and_then(|slot| {
+                let image = ImageId::Move(number);
+                self.images.written(slot, image, with_all)
+            });
             all.extend(bytes.map(|(done, of)| MoveBytes {
                 rank,
                 number,
@@ -28,7 +31,7 @@ impl LocalManager {
         }
         for (rank, number) in copied {
             let copies = self.copies.as_ref();
-            let bytes = copies.and_then(|copies| copies.progress(rank, number));
+            let bytes = copies.and_then(|copies| copies.progress(rank, ImageId::Move(number)));
             all.extend(bytes.map(|(done, of)| MoveBytes {
                 rank,
                 number,
@@ -41,9 +44,12 @@ impl LocalManager {
     }
 
     /// The images of ranks that move here which are copied or loaded.
-    fn copied_for_moves(&self) -> Vec<(Rank, Epoch)> {
+    fn copied_for_moves(&self) -> Vec<(Rank, MoveNumber)> {
         let awaited = self.copies.iter().flat_map(|copies| copies.awaited());
-        let awaited = awaited.filter(|(rank, number)| self.arrivals.came_with(*rank, *number));
+        let awaited = awaited.filter_map(|(rank, image)| match image {
+            ImageId::Move(number) => Some((rank, number)),
+            ImageId::Checkpoint(_) => None,
+        });
         self.incoming.all_pending().chain(awaited).collect()
     }
 }

@@ -50,7 +50,7 @@ impl ReportPace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rejoin_channel_table::Epoch;
+    use rejoin_channel_table::{Epoch, MoveNumber};
 
     #[test]
     fn reports_come_in_intervals_and_only_of_what_has_changed() {
@@ -67,7 +67,7 @@ mod tests {
         assert!(reports.are_due(true, at(500)) && !reports.are_due(true, at(900)));
         let bytes = |rank, done| MoveBytes {
             rank: Rank(rank),
-            number: Epoch(7),
+            number: MoveNumber::next(None, Epoch(7)),
             done,
             of: Some(9),
         };

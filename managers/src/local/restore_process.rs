@@ -6,7 +6,7 @@ use super::local_rank::end_of;
 use super::start::ProcessStarter;
 use crate::error::{Error, Result};
 use crate::host::descendants;
-use rejoin_channel_table::Epoch;
+use rejoin_channel_table::ImageId;
 use rejoin_ckpt::twin::manager::RestoreRequest;
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::manager_messages::{End, ProcessInstance};
@@ -14,38 +14,34 @@ use std::os::fd::{AsFd, OwnedFd};
 
 impl LocalManager {
     /// Restores a process from an image.
-    pub(super) fn restore_process(
-        &mut self,
-        instance: ProcessInstance,
-        epoch: Epoch,
-    ) -> Result<()> {
+    pub(super) fn restore_process(&mut self, instance: ProcessInstance, id: ImageId) -> Result<()> {
         let Some(slot) = self.slot(instance.rank) else {
             return Ok(());
         };
-        if !self.arrivals.came_with(instance.rank, epoch) {
+        if id.checkpoint().is_some() {
             // It comes back from a checkpoint. What is loaded is of a move that was given up.
             self.unload(instance.rank);
         }
-        if self.lacks_moved_image(slot, instance, epoch)? || self.awaits_copy(instance, epoch)? {
+        if self.lacks_moved_image(slot, instance, id)? || self.awaits_copy(instance, id)? {
             return Ok(());
         }
-        if self.lacks_determinants(slot, instance, epoch)? {
+        if self.lacks_determinants(slot, instance, id)? {
             return Ok(());
         }
-        if self.images.is_bound(slot, epoch, instance.generation) {
+        if self.images.is_bound(slot, id, instance.generation) {
             let why = "its memory is shared with other ranks, which have gone on".to_owned();
             self.not_restored(slot, instance, why);
             return Ok(());
         }
         if self.input_left {
-            self.expect_input(instance.rank)?;
+            self.expect_input(instance.rank, Some(id))?;
         }
-        self.continue_input(slot, epoch);
-        self.tell_position(instance.rank, epoch)?;
-        let input = self.input_again(instance.rank, Some(epoch))?;
-        let spared = self.images.spared_files(slot, epoch);
+        self.continue_input(slot, id);
+        self.tell_position(instance.rank, id)?;
+        let input = self.input_again(instance.rank, Some(id))?;
+        let spared = self.images.spared_files(slot, id);
         self.images.prepare_later();
-        match self.request_process(slot, instance, epoch, input, spared) {
+        match self.request_process(slot, instance, id, input, spared) {
             Ok(restore) => self.restores.begin(slot, restore),
             Err(why) => self.not_restored(slot, instance, why),
         }
@@ -58,7 +54,7 @@ impl LocalManager {
         let Some(restore) = self.restores.take(slot) else {
             return Ok(());
         };
-        let (instance, epoch) = (restore.instance(), restore.epoch());
+        let (instance, id) = (restore.instance(), restore.image());
         let retires = restore.is_to_retire();
         drop(restore);
         if retires {
@@ -67,9 +63,9 @@ impl LocalManager {
             self.told(slot, LocalInput::Retired);
             return Ok(());
         }
-        let input = self.input_again(instance.rank, Some(epoch))?;
-        let spared = self.images.spared_files(slot, epoch);
-        match self.request_process(slot, instance, epoch, input, spared) {
+        let input = self.input_again(instance.rank, Some(id))?;
+        let spared = self.images.spared_files(slot, id);
+        match self.request_process(slot, instance, id, input, spared) {
             Ok(restore) => self.restores.begin(slot, restore),
             Err(why) => self.not_restored(slot, instance, why),
         }
@@ -80,7 +76,7 @@ impl LocalManager {
         &mut self,
         slot: usize,
         instance: ProcessInstance,
-        epoch: Epoch,
+        id: ImageId,
         input: Option<OwnedFd>,
         spared: Option<Vec<(u64, u64)>>,
     ) -> std::result::Result<PendingRestore, String> {
@@ -90,7 +86,7 @@ impl LocalManager {
         };
         let (ends, socket) = made.map_err(|e| e.to_string())?;
         // Files of a rank that moves are as it has left them, and others may have added to them.
-        let moves = self.arrivals.came_with(instance.rank, epoch);
+        let moves = id.checkpoint().is_none();
         let request = RestoreRequest {
             stdin: input.as_ref().map(AsFd::as_fd),
             stdout: Some(ends.out.1.as_fd()),
@@ -102,14 +98,14 @@ impl LocalManager {
             has_other_hosts: self.is_plan(ProcessStarter::has_other_hosts),
             ..RestoreRequest::default()
         };
-        let is_its_own = self.incoming.are_before(instance.rank, epoch);
+        let is_its_own = self.incoming.are_before(instance.rank, id);
         let loader = is_its_own
             .then(|| self.incoming.take_loader(instance.rank, &self.reactor))
             .flatten();
         self.images
-            .restore(slot, epoch, &request, loader, &self.reactor)?;
-        let bytes = self.images.restart_bytes(slot, epoch) + self.images.hashed_bytes(slot, epoch);
-        Ok(PendingRestore::new(instance, epoch, (ends, socket)).reading(bytes))
+            .restore(slot, id, &request, loader, &self.reactor)?;
+        let bytes = self.images.restart_bytes(slot, id) + self.images.hashed_bytes(slot, id);
+        Ok(PendingRestore::new(instance, id, (ends, socket)).reading(bytes))
     }
 
     /// Whether there is a plan of which this is true.
@@ -118,9 +114,9 @@ impl LocalManager {
     }
 
     /// The process of an image is there.
-    pub(super) fn arrived(&mut self, slot: usize, epoch: Epoch, pid: u32) -> Result<()> {
+    pub(super) fn arrived(&mut self, slot: usize, id: ImageId, pid: u32) -> Result<()> {
         // One of another image was asked for before.
-        let is_wanted = self.restores.is_from(slot, epoch);
+        let is_wanted = self.restores.is_from(slot, id);
         let Some(restore) = is_wanted.then(|| self.restores.take(slot)).flatten() else {
             // It is no longer needed.
             descendants::send(pid, libc::SIGKILL);
@@ -140,13 +136,13 @@ impl LocalManager {
         };
         let child = watched.map(|pidfd| (pid, pidfd));
         self.ranks[slot].begin(slot, incarnation, child, socket, &self.reactor)?;
-        let begun = self.images.partial_lines(slot, epoch);
+        let begun = self.images.partial_lines(slot, id);
         let pipes = [ends.out.0, ends.err.0];
         self.outputs
             .begin(slot, incarnation, pipes, begun, &self.reactor)?;
         // The files from which it was loaded. A move that was given up may have been followed by
         // another one already.
-        if self.incoming.are_before(instance.rank, epoch) {
+        if self.incoming.are_before(instance.rank, id) {
             self.unload(instance.rank);
         }
         self.told(slot, |rank, incarnation| {

@@ -13,7 +13,7 @@ use crate::host::host_limits::{self, HostLimits};
 use crate::host::images_folder;
 use crate::launch::launch_plan::{LaunchPlan, Program};
 use crate::launch::local_messages::LocalToMpirun;
-use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_channel_table::{ImageId, Incarnation, Rank};
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::manager_messages::{End, ProcessInstance};
 use rejoin_managers_protocol::signal_numbers;
@@ -40,7 +40,7 @@ impl LocalManager {
         }
         self.leave_deadline = plan.leave_deadline;
         self.health = plan.health.clone().map(HealthCommand::new);
-        let (told, interactive) = (plan.binding.told, plan.interactive);
+        let (told, read_at_once) = (plan.binding.told, plan.read_at_once);
         plan.ranks.sort();
         self.ranks = plan
             .ranks
@@ -49,7 +49,7 @@ impl LocalManager {
             .collect();
         self.launched = self.ranks.len();
         let ranks = self.ranks.iter().map(LocalRank::rank);
-        self.outputs.serve(ranks, come_back, interactive);
+        self.outputs.serve(ranks, come_back, read_at_once);
         self.images.serve(self.ranks.len());
         self.open_store(&plan)?;
         self.restores.serve(self.ranks.len());
@@ -101,7 +101,7 @@ impl LocalManager {
         let is_held = |rank| moved.into_iter().flatten().any(|one| one.rank == rank);
         for slot in 0..self.ranks.len() {
             let rank = self.ranks[slot].rank();
-            match self.images.load_one(slot, epoch) {
+            match self.images.load_one(slot, ImageId::Checkpoint(epoch)) {
                 Err(why) if !is_held(rank) => {
                     let lines = vec![why];
                     self.mpirun.tell(&LocalToMpirun::Caveats { rank, lines })?;
@@ -120,9 +120,10 @@ impl LocalManager {
         {
             // A person does not type it again. mpirun gives it again if it still runs.
             let is_relaunched = plan.central.as_ref().is_some_and(|c| c.launch > 0);
-            self.input_from = Some((Some(epoch), is_relaunched || !plan.interactive));
-            match self.images.has(slot, epoch) {
-                true => self.continue_input(slot, epoch),
+            let image = ImageId::Checkpoint(epoch);
+            self.input_from = Some((Some(image), is_relaunched || !plan.interactive));
+            match self.images.has(slot, image) {
+                true => self.continue_input(slot, image),
                 // What the rank had read is in the file, which is still to be copied.
                 false => input.hold(),
             }
@@ -131,14 +132,14 @@ impl LocalManager {
     }
 
     /// It is known how much the rank had read that reads standard input and begins from a file.
-    pub(super) fn continue_input(&mut self, slot: usize, epoch: Epoch) {
+    pub(super) fn continue_input(&mut self, slot: usize, image: ImageId) {
         let is_reader = self.input.as_ref().map(RankInput::rank) == Some(self.ranks[slot].rank());
         let first = self
             .input_from
-            .take_if(|(from, _)| is_reader && from.is_none_or(|from| from == epoch));
+            .take_if(|(from, _)| is_reader && from.is_none_or(|from| from == image));
         if let (Some((_, is_given)), Some(input)) = (first, &mut self.input) {
-            let read = self.images.input_of(slot, epoch).unwrap_or(0);
-            input.continue_from(epoch, if is_given { read } else { 0 });
+            let read = self.images.input_of(slot, image).unwrap_or(0);
+            input.continue_from(image, if is_given { read } else { 0 });
         }
     }
 
@@ -293,12 +294,12 @@ impl LocalManager {
     pub(super) fn input_again(
         &mut self,
         rank: Rank,
-        epoch: Option<Epoch>,
+        from: Option<ImageId>,
     ) -> Result<Option<OwnedFd>> {
         let Some(input) = &mut self.input else {
             return Ok(None);
         };
-        let reader = input.again(rank, epoch, &self.reactor)?;
+        let reader = input.again(rank, from, &self.reactor)?;
         self.write_input()?;
         Ok(reader)
     }

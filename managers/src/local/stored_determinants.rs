@@ -7,7 +7,7 @@ use super::start::LogWait;
 use crate::error::Result;
 use crate::fault;
 use crate::launch::local_messages::{DeterminantsPart, LocalToMpirun, MOST_RECORDS, StoredMark};
-use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_channel_table::{ImageId, Incarnation, Rank};
 use rejoin_logging::determinants::LogPart;
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::manager_messages::ProcessInstance;
@@ -85,7 +85,7 @@ impl LocalManager {
         };
         let logs = starter.logs();
         match logs.take_part((rank, incarnation), &LogPart::from(part), last) {
-            Some((instance, epoch)) => self.restore_process(instance, epoch),
+            Some((instance, image)) => self.restore_process(instance, image),
             None => Ok(()),
         }
     }
@@ -95,9 +95,9 @@ impl LocalManager {
         &mut self,
         slot: usize,
         instance: ProcessInstance,
-        epoch: Epoch,
+        image: ImageId,
     ) -> Result<bool> {
-        let moves = self.arrivals.is_arriving(instance.rank, epoch);
+        let moves = self.arrivals.is_arriving(instance.rank, image);
         let Some(starter) = &mut self.starter else {
             return Ok(false);
         };
@@ -108,7 +108,7 @@ impl LocalManager {
             self.not_restored(slot, instance, why);
             return Ok(true);
         }
-        match starter.logs().awaits(instance, epoch) {
+        match starter.logs().awaits(instance, image) {
             LogWait::Over => Ok(false),
             LogWait::Lasts => Ok(true),
             LogWait::Begins => {

@@ -2,7 +2,7 @@
 //! tells some of them again: each is reported once.
 
 use crate::report::status_summary::StatusSummary;
-use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
+use rejoin_channel_table::{Epoch, Generation, Incarnation, MoveNumber, Rank};
 use rejoin_managers_protocol::central::{
     AddedHost, Event, HostCondition, HostIndex, RankPlacement,
 };
@@ -39,7 +39,7 @@ pub(super) enum Placing {
     Join(HostIndex),
     /// A rank has moved to this host with its image of this number.
     Moved {
-        number: Epoch,
+        number: MoveNumber,
         rank: Rank,
         to: HostIndex,
     },

@@ -178,7 +178,7 @@ impl Launcher {
                 let bytes = bytes.into_vec();
                 self.streams.push(host, rank, stream, bytes, last);
             }
-            LocalToMpirun::Mark { rank, epoch } => self.streams.mark(host, rank, epoch),
+            LocalToMpirun::Mark { rank, image } => self.streams.mark(host, rank, image),
             LocalToMpirun::Rewound { rank, epoch } => {
                 self.streams.rewind(host, rank, epoch, &self.reactor);
             }

@@ -14,7 +14,7 @@ use crate::stdio::sink::{self, Sink, SinkLost};
 use crate::stdio::source::{Consumed, InputSource};
 use crate::stdio::stored_states::StoredOutput;
 use crate::stdio::{Begun, Stream};
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{Epoch, ImageId, MoveNumber, Rank};
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::levels::CommittedEpochs;
 use rejoin_managers_protocol::region_commits::RegionEpochs;
@@ -403,22 +403,30 @@ impl Streams {
 
     /// A rank has moved to this host, with its image of this number. What it writes there waits
     /// for what it wrote before.
-    pub fn arrives(&mut self, host: HostIndex, rank: Rank, number: Epoch) {
+    pub fn arrives(&mut self, host: HostIndex, rank: Rank, number: MoveNumber) {
         self.arrivals.begin(host, rank, number);
     }
 
     /// Output that waits because it comes from the new host of a rank.
-    fn release_arrived(&mut self, rank: Rank, number: Epoch) {
-        for piece in self.arrivals.marked(rank, number) {
+    fn release_arrived(&mut self, rank: Rank, image: ImageId) {
+        for piece in self.arrivals.marked(rank, image) {
             self.push(piece.host, rank, piece.stream, piece.bytes, piece.last);
         }
     }
 
     /// A rank on this host took its image.
-    pub fn mark(&mut self, host: HostIndex, rank: Rank, epoch: Epoch) {
+    pub fn mark(&mut self, host: HostIndex, rank: Rank, image: ImageId) {
         if !self.arrivals.counts(host, rank) {
             return;
         }
+        // No rank rolls back to an image of a move.
+        if let ImageId::Checkpoint(epoch) = image {
+            self.mark_checkpoint(rank, epoch);
+        }
+        self.release_arrived(rank, image);
+    }
+
+    fn mark_checkpoint(&mut self, rank: Rank, epoch: Epoch) {
         self.order.mark(rank, epoch);
         if let Some(held_output) = self.held_for_stop() {
             // The filters get the mark after the output that is held before it.
@@ -432,7 +440,6 @@ impl Streams {
             held_output.mark(rank, epoch);
         }
         self.settle();
-        self.release_arrived(rank, epoch);
     }
 
     /// Marks the place of a rank's image in its shown output.
@@ -625,7 +632,8 @@ impl Streams {
         let writes = self.sinks.iter().all(Sink::is_empty);
         let held = self.has_released() && writes;
         let ready = (self.source.is_ready() || held).then_some(Duration::ZERO);
-        let limits = [self.source.wait_limit(), ready];
+        let lines = self.sinks.iter().filter_map(Sink::wait_limit).min();
+        let limits = [self.source.wait_limit(), ready, lines];
         limits.into_iter().flatten().min()
     }
 
@@ -666,7 +674,7 @@ impl Streams {
         for (index, sink) in self.sinks.iter_mut().enumerate() {
             sink.flush(&mut self.credit);
             let token = Token::indexed(self.kind, index as u32);
-            let blocked = !sink.is_empty();
+            let blocked = sink.is_blocked();
             if blocked && !self.watched[index] {
                 self.watched[index] = reactor.add(&*sink, token, Interest::WRITE)?;
             } else if !blocked && self.watched[index] {

@@ -55,12 +55,12 @@ impl KeptDeterminants {
     /// They are not there, or can't be stored.
     pub(super) fn of(launch: &Launch, before: Option<KeptDeterminants>) -> Result<Self> {
         let options = &launch.plan.options;
-        if options.log_groups.is_empty() {
+        if options.recovery.log().is_none() {
             return Ok(KeptDeterminants::default());
         }
         let named = NamedJob::of(&launch.plan, launch.generation);
         let copies = match (launch.plan.from, before, &named) {
-            (Some(_), Some(_), _) if options.optimistic => {
+            (Some(_), Some(_), _) if options.recovery.is_optimistic() => {
                 let why = "a job with --recovery receiver-log can't be launched again yet";
                 return Err(Error::Log(why.into()));
             }

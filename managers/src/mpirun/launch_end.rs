@@ -4,6 +4,7 @@ use super::Launcher;
 use super::launch_order::Launch;
 use super::state_folder;
 use crate::error::{Result, system_text};
+use crate::launch::linked_mpi::linked_mpi;
 use crate::report::user_log;
 use crate::stdio::sink::SinkLost;
 use rejoin_managers_protocol::central::{CentralInput, HostIndex, StoredState};
@@ -37,6 +38,42 @@ impl Launcher {
             StoredState::Images(epoch) | StoredState::Regions(epoch) => Reverse(*epoch),
         });
         states
+    }
+
+    /// Says what was missing for the job to continue without a host whose loss ends it.
+    pub(super) fn say_missing(&self, verdict: &Verdict) {
+        let Verdict::HostLost { host, .. } = verdict else {
+            return;
+        };
+        let machines = &self.launch.machines;
+        let lost = machines.hosts.iter().position(|one| one.name == *host);
+        let epoch = self.streams.outlives_hosts();
+        let missing = lost.and_then(|lost| self.state_folder.missing(epoch, machines, lost));
+        if let Some(line) = missing {
+            user_log::say(&line);
+        }
+    }
+
+    /// Names a program that is linked with an MPI library, and whose ranks have not called that of
+    /// this job.
+    pub(super) fn say_unused(&self) {
+        let plan = &self.launch.plan;
+        if self.has_run || plan.size < 2 {
+            return;
+        }
+        let named = |program| Some((program, linked_mpi(program)?));
+        if let Some((program, library)) = plan.programs.iter().find_map(named) {
+            let program = program
+                .argv
+                .first()
+                .map(|name| String::from_utf8_lossy(name));
+            user_log::say(&format!(
+                "no rank has called MPI_Init of Rejoin's library. {} is linked with {library}: if that is another \
+                 MPI's, each rank has run as a job of its own. Build the program with Rejoin's mpicc, or for the \
+                 MPI standard ABI (libmpi_abi.so.1)",
+                program.unwrap_or_default()
+            ));
+        }
     }
 
     /// The job is over, its last output has come and was written.

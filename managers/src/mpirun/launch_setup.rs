@@ -26,7 +26,6 @@ use crate::net::manager_listener::ListeningSockets;
 use crate::net::reactor::{Interest, Reactor, Token};
 use crate::report::progress_line::ProgressLine;
 use crate::report::query_server::QueryServer;
-use crate::report::recovery_mode;
 use crate::report::status_summary::StatusSummary;
 use crate::report::user_log::UserLog;
 use crate::terminal_line::TerminalLine;
@@ -78,7 +77,7 @@ fn setup(launch: &Launch, relaunch: Option<bool>) -> Setup {
         reader: plan.stdin.and_then(|rank| Some((rank, host_of(rank)?))),
         tag: launch.tag,
         recovers: launch.recovery.is_some(),
-        has_groups: !plan.options.log_groups.is_empty(),
+        has_groups: plan.options.recovery.log().is_some(),
         show: launch.show,
         relaunch,
         consumed: launch.consumed.clone(),
@@ -91,6 +90,7 @@ fn setup(launch: &Launch, relaunch: Option<bool>) -> Setup {
 /// one. `failover`: the job can be launched again.
 fn job(launch: &Launch, failover: bool, takes_in: bool) -> Job {
     let spent = u64::try_from(launch.begun.elapsed().as_millis());
+    let log = launch.plan.options.recovery.log();
     Job {
         generation: launch.generation,
         hosts: launch.machines.names(),
@@ -110,16 +110,16 @@ fn job(launch: &Launch, failover: bool, takes_in: bool) -> Job {
         from: launch.plan.from,
         requested: launch.requested,
         copies: (launch.plan.copies.as_ref()).map(|_| launch.plan.copy_group as usize),
-        log_groups: launch.plan.options.log_groups.clone(),
-        files_lack: launch.plan.options.stable_node,
+        log_groups: log.map(|log| log.groups.clone()).unwrap_or_default(),
+        files_lack: launch.plan.options.recovery.is_stable_on_nodes(),
     }
 }
 
-/// Whether other hosts can take in ranks of a lost one. Who looks cards up asks the manager of the
-/// place at which a rank began. And what a lost host had of determinants must be elsewhere.
+/// Whether other hosts can take in ranks of a lost one: what it had of determinants must be
+/// elsewhere.
 fn takes_in(plan: &LaunchPlan) -> bool {
-    let options = &plan.options;
-    !plan.lookups && (options.log_groups.is_empty() || options.stable_node)
+    let log = plan.options.recovery.log();
+    log.is_none_or(|log| log.stable_node)
 }
 
 /// The listening sockets of central, and their addresses for local managers. The name of the socket
@@ -211,7 +211,7 @@ impl Launcher {
             Some(streams) => streams.continued(setup, kinds),
             None => Streams::new(setup, kinds)?,
         };
-        let recovery = recovery_mode(launch.recovery.is_some(), &launch.plan.options);
+        let recovery = launch.plan.options.recovery.name();
         let summary = StatusSummary::new(name, launch.program().into_owned(), recovery);
         let control = QueryServer::new(plan.job, kind::CONTROL, &reactor);
         let journal = control.journal().filter(|_| launch.recovery.is_some());
@@ -223,6 +223,7 @@ impl Launcher {
         };
         let kinds = (kind::CENTRAL, links);
         let central = CentralHandle::new(setup, summary, journal, kinds, &reactor)?;
+        let logs_messages = plan.options.recovery.log().is_some();
         let launcher = Launcher {
             counted: plan.options.stats.then_some(plan.size),
             central,
@@ -230,7 +231,7 @@ impl Launcher {
             streams,
             reactor,
             signals,
-            user_log: UserLog::new(launch.verbose, launch.plan.from),
+            user_log: UserLog::new(launch.verbose, launch.plan.from, logs_messages),
             control,
             observers,
             progress: progress_line(&launch),
@@ -240,6 +241,7 @@ impl Launcher {
             received: KeptReceives::default(),
             regions: RegionEpochs::default(),
             named,
+            has_run: false,
             launch,
         };
         Ok(launcher)

@@ -32,6 +32,10 @@ use std::time::{Duration, Instant};
 /// A manager on another host that does not call in this time does not come.
 const CALL_LIMIT: Duration = Duration::from_secs(30);
 
+/// A manager that has taken its leave ends its ranks, and its supervisor reports the end, within
+/// this time.
+const REPORT_LIMIT: Duration = Duration::from_secs(5);
+
 /// One local manager.
 struct ManagerEntry {
     link: ManagerLink,
@@ -66,6 +70,8 @@ pub(super) struct LocalManagers {
     called: Vec<HostIndex>,
     /// Lost ones that were not reported yet.
     gone: Vec<LostManager>,
+    /// Those that have taken their leave, until their supervisors report, or this time.
+    leaving: Vec<(HostIndex, Instant)>,
     central: CentralAddresses,
     /// The tree that orders go down, if there is one.
     tree: Option<JobTree>,
@@ -139,6 +145,7 @@ impl LocalManagers {
             patience: machines.terms.lost_after(),
             called: Vec::new(),
             gone: Vec::new(),
+            leaving: Vec::new(),
             central,
             tree,
             link_kind: kinds.link,
@@ -363,6 +370,7 @@ impl LocalManagers {
             listener.drop_late(reactor)?;
         }
         let now = Instant::now();
+        self.look_at_leaving(now);
         for (host, local) in self.locals.iter_mut().enumerate() {
             let Some(local) = local.as_mut().filter(|l| l.open) else {
                 continue;
@@ -400,15 +408,41 @@ impl LocalManagers {
         Ok(())
     }
 
+    /// A manager on another host has taken its leave: it is lost once its supervisor has reported
+    /// that nothing is left, or after a while.
+    pub fn has_left(&mut self, host: HostIndex) {
+        self.leaving.push((host, Instant::now() + REPORT_LIMIT));
+    }
+
+    /// Looks which of them have ended.
+    fn look_at_leaving(&mut self, now: Instant) {
+        let locals = &self.locals;
+        let ended = |host: HostIndex| {
+            let remote = locals.get(host)?.as_ref()?.remote.as_ref()?;
+            remote.agent.has_ended().then(|| remote.agent.ended_there())
+        };
+        let left = self
+            .leaving
+            .extract_if(.., |(host, until)| ended(*host).is_some() || *until <= now);
+        self.gone.extend(left.map(|(host, _)| LostManager {
+            host,
+            why: "its local manager ended".into(),
+            has_ended: ended(host).flatten().is_some(),
+        }));
+    }
+
     /// When [`LocalManagers::run_timers`] is due.
     pub fn wait_limit(&self) -> Option<Duration> {
         let now = Instant::now();
+        let left = self.leaving.iter().map(|(_, until)| *until).min();
+        let left = left.map(|at| at.saturating_duration_since(now));
         let open = || self.locals.iter().flatten().filter(|l| l.open);
         let first = open().filter_map(|l| l.remote.as_ref()?.until).min();
         let first = first.map(|at| at.saturating_duration_since(now));
         let answers = open().filter_map(|l| Some(l.own.as_ref()?.1.wait_limit(now)));
         let callers = self.listener.as_ref().and_then(Listener::wait_limit);
-        first.into_iter().chain(answers).chain(callers).min()
+        let all = first.into_iter().chain(answers).chain(callers);
+        all.chain(left).min()
     }
 
     /// The managers that have called since the last call of this function, for the first time.

@@ -49,7 +49,7 @@ use local_managers::{LocalManagers, LostManager};
 use nix::sys::signal::{Signal, raise};
 use observers::Observers;
 use rejoin_channel_table::Epoch;
-use rejoin_managers_protocol::central::{CentralInput, HostIndex};
+use rejoin_managers_protocol::central::{CentralInput, Course, HostIndex, JobView};
 use rejoin_managers_protocol::region_commits::RegionEpochs;
 use rejoin_managers_protocol::verdict::Verdict;
 use state_folder::{SharedImages, StateFolder};
@@ -162,6 +162,10 @@ fn run_once(
     if next.is_none() {
         launcher.report();
         if let Ok(verdict) = &verdict {
+            launcher.say_missing(verdict);
+            if *verdict == Verdict::Success {
+                launcher.say_unused();
+            }
             let generation = launcher.central.view().generation;
             launcher
                 .observers
@@ -215,6 +219,8 @@ struct Launcher {
     regions: RegionEpochs,
     /// Of a job that can be restarted.
     named: Option<NamedJob>,
+    /// All ranks have called `MPI_Init`.
+    has_run: bool,
 }
 
 impl Launcher {
@@ -247,7 +253,10 @@ impl Launcher {
                 self.progress.end();
                 return Ok(verdict);
             }
-            let progress = self.central.view().progress;
+            let JobView {
+                course, progress, ..
+            } = self.central.view();
+            self.has_run |= matches!(course, Course::Running | Course::Finalizing);
             self.progress.update(progress, Instant::now());
             let limit = self.wait_limit();
             let asleep = Instant::now();
@@ -330,11 +339,11 @@ impl Launcher {
             Filled::Nothing | Filled::Broken => {}
             Filled::Closed => {
                 self.hosts.close(host, &self.reactor);
-                // A manager on another host may still be ending its ranks.
-                self.central.tell(match self.hosts.is_here(host) {
-                    true => CentralInput::HostLost(host),
-                    false => CentralInput::HostGone(host, "its local manager ended".into()),
-                });
+                match self.hosts.is_here(host) {
+                    true => self.central.tell(CentralInput::HostLost(host)),
+                    // It may still be ending its ranks.
+                    false => self.hosts.has_left(host),
+                }
             }
             Filled::Some => {
                 while let Some(message) = self.hosts.next(host)? {

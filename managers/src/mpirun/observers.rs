@@ -8,7 +8,6 @@ use crate::net::reactor::Reactor;
 use crate::report::event_log::EventLog;
 use crate::report::job_metrics::JobMetrics;
 use crate::report::metrics_server::MetricsServer;
-use crate::report::recovery_mode;
 use crate::report::status_summary::log_status;
 use crate::report::user_log;
 use rejoin_managers_protocol::central::{Event, HostView, JobView, LogView};
@@ -36,7 +35,7 @@ impl Observers {
                 user_log::say(&format!("metrics are at http://{chosen}/metrics"));
             }
             let ranks = launch.machines.placement.len();
-            let logs_messages = !launch.plan.options.log_groups.is_empty();
+            let logs_messages = launch.plan.options.recovery.log().is_some();
             let names = (name.as_str(), &*launch.program());
             let page = JobMetrics::new(names, ranks, logs_messages, now());
             metrics = Some((server, page));
@@ -50,7 +49,7 @@ impl Observers {
 
     /// A launch begins, with this reactor.
     pub fn begin(&mut self, launch: &Launch, reactor: &Reactor) -> Result<()> {
-        let recovery = recovery_mode(launch.recovery.is_some(), &launch.plan.options);
+        let recovery = launch.plan.options.recovery.name();
         let generation = launch.generation.0;
         self.events
             .began(generation, &launch.program(), recovery, &launch.machines);

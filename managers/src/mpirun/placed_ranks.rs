@@ -10,6 +10,7 @@ use rejoin_channel_table::Rank;
 use rejoin_managers_protocol::central::{
     AddedHost, CentralInput, HostIndex, HostsRequest, MoveRequest, Movers, RankPlacement,
 };
+use std::collections::BTreeSet;
 
 impl Launcher {
     /// Central has placed ranks of lost hosts, or tells so again. Hosts that had no ranks before
@@ -29,12 +30,15 @@ impl Launcher {
                 let changed = ranks.filter(|(_, (before, now))| before != now);
                 let changed = changed.map(|(rank, _)| rank);
                 let lost = placement.moved.iter().map(|moved| moved.rank);
-                changed.chain(lost).collect::<Vec<Rank>>()
+                let returned: BTreeSet<Rank> = changed.chain(lost).collect();
+                returned.into_iter().collect::<Vec<Rank>>()
             });
             let returned = returned.as_deref();
             self.state_folder
                 .moved(&self.launch, placement.from, returned);
-            self.streams.moved(placement.from);
+            if let Some(from) = placement.from {
+                self.streams.moved(from);
+            }
         }
         let machines = &self.launch.machines;
         let used: Vec<HostIndex> = (0..machines.hosts.len())
@@ -48,7 +52,7 @@ impl Launcher {
 
     /// Ranks come back in groups, while others stand.
     fn are_groups(&self) -> bool {
-        !self.launch.plan.options.log_groups.is_empty()
+        self.launch.plan.options.recovery.log().is_some()
     }
 
     /// Ranks move, or are back where they were.

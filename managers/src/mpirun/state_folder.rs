@@ -13,7 +13,9 @@ use crate::error::{Error, Result};
 use crate::host::{images_folder, run_dir};
 use crate::launch::launch_plan::{CopyPlan, LaunchPlan};
 use crate::launch::machines::Machines;
-use rejoin_channel_table::{Epoch, Rank};
+use crate::report::user_log::listed;
+use rejoin_channel_table::{Epoch, MoveNumber, Rank};
+use rejoin_ckpt::regions::{self, JobClaim};
 use rejoin_ckpt::store::{FolderClaim, ImageFolder};
 use rejoin_managers_protocol::central::{
     CopyGroups, FormerHosts, HostIndex, Relaunch, StoredState,
@@ -21,7 +23,7 @@ use rejoin_managers_protocol::central::{
 use rejoin_managers_protocol::manager_messages::MovedRank;
 use rejoin_managers_protocol::region_commits::RegionEpochs;
 use std::collections::BTreeSet;
-use std::fs::{File, TryLockError};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The folder of a job's registered memory, if the job may be launched again from it.
@@ -51,7 +53,7 @@ pub(super) struct StateFolder {
 
 /// The checkpoints at which this rank has stored registered memory.
 fn stored(folder: &Path, rank: u32) -> BTreeSet<Epoch> {
-    let stored = rejoin_ckpt::regions::stored(folder, rank);
+    let stored = regions::stored(folder, rank);
     stored.into_iter().map(|(epoch, _)| Epoch(epoch)).collect()
 }
 
@@ -74,7 +76,7 @@ pub(super) fn highest(launch: &Launch) -> Epoch {
     let Some(folder) = &launch.plan.options.folder else {
         return Epoch(0);
     };
-    let highest = rejoin_ckpt::regions::highest(Path::new(folder));
+    let highest = regions::highest(Path::new(folder));
     Epoch(highest.unwrap_or_default())
 }
 
@@ -110,24 +112,25 @@ impl StateFolder {
         }
     }
 
-    /// Ranks of lost hosts continue on other hosts from the images of this checkpoint. `returned`:
-    /// only these ranks have rolled back.
-    pub fn moved(&mut self, launch: &Launch, from: Epoch, returned: Option<&[Rank]>) {
-        self.rolled_back(from, returned);
-        self.from = Some(from);
+    /// Ranks of lost hosts continue on other hosts from the images of this checkpoint, or anew.
+    /// `returned`: only these ranks have rolled back.
+    pub fn moved(&mut self, launch: &Launch, from: Option<Epoch>, returned: Option<&[Rank]>) {
+        self.rolled_back(from.unwrap_or_default(), returned);
+        self.from = from;
         self.are_copied = are_copied(launch);
     }
 
     /// A rank has moved away from this host, with its image of this number.
-    pub fn has_moved(&mut self, number: Epoch, rank: Rank, from: HostIndex) {
-        self.former_hosts.add(rank, number, from);
+    pub fn has_moved(&mut self, number: MoveNumber, rank: Rank, from: HostIndex) {
+        self.former_hosts.add(rank, number.after, from);
     }
 
     /// The job has rolled back to this checkpoint, or these ranks of it, while others stand.
     pub fn rolled_back(&mut self, epoch: Epoch, returned: Option<&[Rank]>) {
+        let all = || (0..self.ranks).map(Rank).collect::<Vec<Rank>>();
         match returned {
-            None => self.former_hosts.roll_back(epoch),
-            Some(ranks) => self.former_hosts.roll_back_of(ranks, epoch),
+            None => self.former_hosts.roll_back(&all(), epoch),
+            Some(ranks) => self.former_hosts.roll_back(ranks, epoch),
         }
     }
 
@@ -151,6 +154,38 @@ impl StateFolder {
         }
         let whole = folder.complete_epochs(self.ranks);
         whole.is_ok_and(|whole| whole.contains(&epoch.0))
+    }
+
+    /// Why the job can't continue without this host, if files of images might have let it. `epoch`:
+    /// the newest checkpoint that outlives hosts.
+    pub fn missing(
+        &self,
+        epoch: Option<Epoch>,
+        machines: &Machines,
+        lost: HostIndex,
+    ) -> Option<String> {
+        self.images.as_ref()?;
+        let placement = match epoch {
+            Some(epoch) => self.former_hosts.placement_at(epoch, &machines.placement),
+            None => machines.placement.clone(),
+        };
+        let ranks = placement.iter().zip(0u32..);
+        let ranks = ranks
+            .filter(|(host, _)| **host == lost)
+            .map(|(_, rank)| rank);
+        let who = listed(ranks);
+        Some(match (epoch, self.are_copied) {
+            (None, true) => format!(
+                "the job can't continue on other hosts: there are no copies of the images of ranks {who} there"
+            ),
+            (Some(epoch), true) => format!(
+                "the job can't continue on other hosts: copies of images of checkpoint {epoch} are missing there, \
+                 which ranks {who} need"
+            ),
+            (_, false) => "the job can't continue on other hosts: the folder of images has no checkpoint of all \
+                 ranks"
+                .into(),
+        })
     }
 
     /// Removes the images of other checkpoints than the one from which the job continues.
@@ -275,17 +310,19 @@ impl Drop for SharedImages {
     }
 }
 
-/// Claims the folder of a job's registered memory for as long as the value lives: another job would
-/// take this one's files for its own. A file system that has no locks claims nothing.
+/// Says for as long as the value lives that the job may store registered memory in the folder of
+/// `--images`. The first job that does so has the folder for its own: other jobs may have images of
+/// their processes there, and store no registered memory.
 ///
 /// # Errors
-/// Another job has it, this process can't write there, or the job is to continue from the states of
-/// a job of another size.
-pub(super) fn claim(launch: &Launch) -> Result<Option<File>> {
+/// This process can't write there, or the job is to continue from the states of a job that lives,
+/// or of one of another size.
+pub(super) fn claim(launch: &Launch) -> Result<Option<JobClaim>> {
     let options = &launch.plan.options;
     let Some(folder) = options.folder.as_ref() else {
         return Ok(None);
     };
+    let (path, job) = (Path::new(folder), launch.plan.job.0);
     let machines = &launch.machines;
     let mut used = (0..machines.hosts.len()).filter(|&host| machines.ranks_on(host) > 0);
     if used.any(|host| !machines.is_remote(host)) {
@@ -294,26 +331,26 @@ pub(super) fn claim(launch: &Launch) -> Result<Option<File>> {
         // Made for the claim; other hosts say themselves why they can't write there.
         let _ = std::fs::create_dir_all(folder);
     }
-    let claim = match File::open(folder) {
-        Ok(opened) => match opened.try_lock() {
-            Err(TryLockError::WouldBlock) => {
-                let why = format!("--images {folder}: another job stores its state there");
-                return Err(Error::Usage(why));
-            }
-            _ => Some(opened),
-        },
-        Err(_) => None,
-    };
     if options.restart {
+        if regions::is_of_other(path, job) {
+            let why =
+                format!("--restart: a job that runs stores its registered memory in {folder}");
+            return Err(Error::Usage(why));
+        }
         check_size(folder, launch.plan.size)?;
     }
-    Ok(claim)
+    match JobClaim::new(path, job) {
+        Err(error) if error.kind() == ErrorKind::ResourceBusy => Err(Error::Usage(format!(
+            "--images {folder}: the job runs already, or its files are being removed"
+        ))),
+        claim => Ok(claim.ok()),
+    }
 }
 
 /// Refuses to continue from states of a job of another size. No rank could load them, so the
 /// program would begin anew and overwrite them.
 fn check_size(folder: &str, size: u32) -> Result<()> {
-    let sizes = rejoin_ckpt::regions::job_sizes(Path::new(folder), 0);
+    let sizes = regions::job_sizes(Path::new(folder), 0);
     match sizes.last() {
         Some(stored) if !sizes.contains(&size) => Err(Error::Usage(format!(
             "--restart: {folder} holds the states of a job of size {stored}, and this job has size {size}. \

@@ -437,7 +437,7 @@ fn of_host<'a>(event: &'a Event, line: &mut Line<'a>) {
             line.host = Some(name);
             line.to = Some(to);
             line.cause = Some(why.clone());
-            line.epoch = Some(epoch.0);
+            line.epoch = epoch.map(|epoch| epoch.0);
         }
         Event::HostSuspected { name, by, failure } => {
             line.host = Some(name);

@@ -8,11 +8,21 @@ use std::collections::BTreeSet;
 /// Messages about hosts, each to be said once.
 #[derive(Debug, Default)]
 pub(super) struct HostLog {
+    /// Ranks log messages: those of a lost host return alone.
+    logs_messages: bool,
     /// Hosts that are suspect.
     suspect: BTreeSet<String>,
 }
 
 impl HostLog {
+    /// For a job whose ranks log messages, or not.
+    pub fn new(logs_messages: bool) -> HostLog {
+        HostLog {
+            logs_messages,
+            ..HostLog::default()
+        }
+    }
+
     /// The message about an event of a host, or of a rank that moves.
     pub fn message(&mut self, event: &Event) -> Option<String> {
         Some(match event {
@@ -36,12 +46,12 @@ impl HostLog {
                 name,
                 why,
                 to,
-                epoch: Epoch(epoch),
+                epoch,
                 ..
-            } => format!(
-                "host {name} is lost: {why}; its ranks continue on host {to}, and the job rolls back to checkpoint \
-                 {epoch}"
-            ),
+            } => {
+                let then = self.continuation((name != to).then_some(to), *epoch);
+                format!("host {name} is lost: {why}; {then}")
+            }
             Event::HostDrains { name, why } => {
                 let why = why.as_ref().map(|why| format!(" ({why})"));
                 let why = why.unwrap_or_default();
@@ -62,6 +72,31 @@ impl HostLog {
             }
             event => return of_move(event),
         })
+    }
+
+    /// How the job continues without a lost host. `to`: the host on which the lost one's ranks are
+    /// now; `None`: it had none, but images of ranks that have moved away. `from`: the checkpoint;
+    /// `None`: there was none that could count.
+    fn continuation(&self, to: Option<&String>, from: Option<Epoch>) -> String {
+        let Some(Epoch(epoch)) = from else {
+            let to = to.map(|to| format!("its ranks continue on host {to}, and "));
+            let to = to.unwrap_or_default();
+            return format!("{to}the job begins anew, since it had no checkpoint yet");
+        };
+        match (to, self.logs_messages) {
+            (Some(to), false) => format!(
+                "its ranks continue on host {to}, and the job rolls back to checkpoint {epoch}"
+            ),
+            (Some(to), true) => format!(
+                "its ranks continue on host {to} from checkpoint {epoch}, and ranks that need not \
+                 return go on"
+            ),
+            (None, false) => format!("it had no ranks; the job rolls back to checkpoint {epoch}"),
+            (None, true) => format!(
+                "it had no ranks; those whose images it had return to checkpoint {epoch}, and \
+                 others go on"
+            ),
+        }
     }
 
     /// A host takes part in another way than before.
@@ -118,4 +153,40 @@ fn of_move(event: &Event) -> Option<String> {
         ),
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rejoin_channel_table::Generation;
+
+    #[test]
+    fn a_lost_host_does_not_continue_on_itself_and_a_group_returns_alone() {
+        let line_from = |logs: bool, to: &str, epoch| {
+            let lost = Event::HostReplaced {
+                name: "h4".into(),
+                why: "no power".into(),
+                to: to.into(),
+                generation: Generation(1),
+                epoch,
+            };
+            HostLog::new(logs).message(&lost).expect("a line")
+        };
+        let line = |logs: bool, to: &str| line_from(logs, to, Some(Epoch(7)));
+        let anew = line_from(true, "h2", None);
+        assert!(
+            anew.ends_with("on host h2, and the job begins anew, since it had no checkpoint yet")
+        );
+        let begins = "host h4 is lost: no power; ";
+        let rolls = line(false, "h2");
+        assert!(rolls.starts_with(begins) && rolls.contains("on host h2, and the job rolls back"));
+        let alone = line(true, "h2");
+        assert!(alone.contains("on host h2 from checkpoint 7") && !alone.contains("the job"));
+        let empty = [line(false, "h4"), line(true, "h4")];
+        assert!(
+            empty
+                .iter()
+                .all(|line| line.starts_with(&format!("{begins}it had no ranks")))
+        );
+    }
 }

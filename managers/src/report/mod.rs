@@ -17,15 +17,3 @@ pub mod recent_events;
 pub mod status_summary;
 pub mod user_log;
 pub mod verbose_log;
-
-use rejoin_wire::RankOptions;
-
-/// The name of the mode of recovery, as `--recovery` takes it.
-pub fn recovery_mode(recovers: bool, options: &RankOptions) -> &'static str {
-    match (recovers, options.log_groups.is_empty()) {
-        (false, _) => "none",
-        (true, true) => "coordinated",
-        (true, false) if options.optimistic => "receiver-log",
-        (true, false) => "sender-log",
-    }
-}

@@ -237,7 +237,9 @@ mod tests {
         let mut master = File::from(pty.master);
         let folder = std::env::temp_dir().join(format!("rejoin-bar-{}", std::process::id()));
         let images = ImageFolder::new(&folder, 5, None);
-        let image = images.begin_copy(2, 3).unwrap();
+        let image = images
+            .begin_copy(2, rejoin_ckpt::ImageNumber::of_checkpoint(3))
+            .unwrap();
         image.file().set_len(3 << 19).unwrap();
         let mut line = ProgressLine::new(TerminalLine::of(&pty.slave), Some(images));
         let start = Instant::now();

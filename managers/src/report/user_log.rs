@@ -27,6 +27,8 @@ pub struct UserLog {
     noted: BTreeSet<String>,
     /// The user wants to know how things go.
     verbose: bool,
+    /// Ranks log messages: a recovery group returns alone.
+    logs_messages: bool,
     diverged: bool,
     /// A checkpoint is committed.
     has_checkpoint: bool,
@@ -55,11 +57,7 @@ fn refusal(rank: Rank, why: &str, meanwhile: &str) -> String {
 fn image_lost(rank: Rank, host: &str, epoch: Epoch, why: Option<&str>, meanwhile: &str) -> String {
     let end = match why {
         Some(why) => format!("given up: {why}"),
-        None => {
-            "killed, and not by mpirun. The kernel kills images first when memory is short (its \
-                 log says \"Out of memory\")"
-                .into()
-        }
+        None => "killed, and not by mpirun".into(),
     };
     format!(
         "the image of rank {} on host {host} for checkpoint {} was {end}. Until the next checkpoint is \
@@ -69,12 +67,11 @@ fn image_lost(rank: Rank, host: &str, epoch: Epoch, why: Option<&str>, meanwhile
 }
 
 /// Why the images of a rank are in no file, and what that means.
-fn not_stored(rank: Rank, host: &str, why: &str, file: Option<Epoch>) -> String {
+fn not_stored(rank: Rank, host: &str, why: &str, file: Option<String>) -> String {
     let rank = rank.0;
     let meanwhile = match file {
-        Some(Epoch(number)) => format!(
-            "if a rank is killed together with its image in memory, the job rolls back to checkpoint {number}, \
-             whose files stay"
+        Some(returns) => format!(
+            "if a rank is killed together with its image in memory, {returns}, whose files stay"
         ),
         None => "a rank that is killed together with its image in memory ends the job".to_string(),
     };
@@ -85,12 +82,10 @@ fn not_stored(rank: Rank, host: &str, why: &str, file: Option<Epoch>) -> String 
 }
 
 /// Why the files of a checkpoint are on one host only. `host` was to copy that of `rank`.
-fn not_copied(rank: Rank, host: &str, why: &str, partner: Option<Epoch>) -> String {
+fn not_copied(rank: Rank, host: &str, why: &str, partner: Option<String>) -> String {
     let rank = rank.0;
     let meanwhile = match partner {
-        Some(Epoch(number)) => {
-            format!("if a host is lost, the job rolls back to checkpoint {number}")
-        }
+        Some(returns) => format!("if a host is lost, {returns}"),
         None => "a lost host ends the job".to_string(),
     };
     format!(
@@ -143,11 +138,13 @@ pub fn say(text: &str) {
 
 impl UserLog {
     /// For a job whose user wants to know how things go, or not. `continued`: the checkpoint of a
-    /// job that ended before, and is restarted.
-    pub fn new(verbose: bool, continued: Option<Epoch>) -> UserLog {
+    /// job that ended before, and is restarted. `logs_messages`: its ranks do.
+    pub fn new(verbose: bool, continued: Option<Epoch>, logs_messages: bool) -> UserLog {
         UserLog {
             verbose,
             continued,
+            logs_messages,
+            hosts: HostLog::new(logs_messages),
             ..UserLog::default()
         }
     }
@@ -171,11 +168,11 @@ impl UserLog {
                 host,
                 from: Epoch(from),
                 why,
-                to: Epoch(to),
+                to,
             } => say(&format!(
-                "rank {} on host {host} can't be restored from checkpoint {from}: {why}. The job rolls back to \
-                 checkpoint {to}",
-                rank.0
+                "rank {} on host {host} can't be restored from checkpoint {from}: {why}. Instead, {}",
+                rank.0,
+                self.return_to(*to)
             )),
             Event::Stopping { signal, .. } => {
                 // Why it does not stop now is to be said again.
@@ -324,7 +321,8 @@ impl UserLog {
             } => {
                 let kind = why.replace(|c: char| c.is_ascii_digit(), "");
                 let is_new = self.not_stored.insert(kind);
-                is_new.then(|| not_stored(*rank, host, why, *file))
+                let file = file.map(|file| self.return_to(file));
+                is_new.then(|| not_stored(*rank, host, why, file))
             }
             Event::NotCopied {
                 rank,
@@ -335,7 +333,8 @@ impl UserLog {
             } => {
                 let kind = why.replace(|c: char| c.is_ascii_digit(), "");
                 let is_new = self.not_copied.insert(kind);
-                is_new.then(|| not_copied(*rank, host, why, *partner))
+                let partner = partner.map(|partner| self.return_to(partner));
+                is_new.then(|| not_copied(*rank, host, why, partner))
             }
             _ => None,
         }
@@ -344,9 +343,20 @@ impl UserLog {
     /// What the job does if a rank is lost now. `without`: what it does without a checkpoint.
     fn after_a_loss(&self, without: &str) -> String {
         match self.target {
-            Some(Epoch(number)) => format!("the job rolls back to checkpoint {number}"),
+            Some(_) if self.logs_messages => {
+                "its recovery group returns to its last checkpoint".into()
+            }
+            Some(target) => self.return_to(target),
             None if self.has_checkpoint => "the job ends".into(),
             None => without.into(),
+        }
+    }
+
+    /// What returns to a checkpoint.
+    fn return_to(&self, Epoch(epoch): Epoch) -> String {
+        match self.logs_messages {
+            true => format!("its recovery group returns to checkpoint {epoch}"),
+            false => format!("the job rolls back to checkpoint {epoch}"),
         }
     }
 
@@ -435,7 +445,7 @@ impl UserLog {
 }
 
 /// `0`, `0 and 2`, `0, 2 and 3`.
-fn listed(numbers: impl IntoIterator<Item = u32>) -> String {
+pub fn listed(numbers: impl IntoIterator<Item = u32>) -> String {
     let mut words: Vec<_> = numbers.into_iter().map(|n| n.to_string()).collect();
     match (words.pop(), words.join(", ")) {
         (None, _) => String::new(),
@@ -536,6 +546,10 @@ mod tests {
     #[test]
     fn a_lost_image_says_what_the_loss_of_a_rank_means_then() {
         let line = image_lost(Rank(2), "a", Epoch(4), None, "the job ends");
+        assert!(
+            !line.contains("memory"),
+            "who has killed it is not known: {line}"
+        );
         let begins = "the image of rank 2 on host a for checkpoint 4 was killed";
         assert!(line.starts_with(begins), "{line}");
         assert!(line.contains("the job ends if"), "{line}");
@@ -575,6 +589,18 @@ mod tests {
         assert_eq!(meanwhile(&log), "the job rolls back to checkpoint 5");
         log.checkpoint_event(&lost(5, Some(4)));
         assert_eq!(meanwhile(&log), "the job rolls back to checkpoint 4");
+    }
+
+    #[test]
+    fn a_job_that_logs_messages_does_not_roll_back() {
+        let mut log = UserLog::new(false, None, true);
+        log.target = Some(Epoch(4));
+        let lines = [log.after_a_loss(""), log.return_to(Epoch(4))];
+        assert!(
+            lines
+                .iter()
+                .all(|line| line.starts_with("its recovery group returns to"))
+        );
     }
 
     #[test]

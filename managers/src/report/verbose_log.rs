@@ -1,7 +1,10 @@
 //! Messages of `mpirun --verbose`: where ranks run and listen, and how far the job has come.
 
 use crate::host_clocks::now;
-use rejoin_managers_protocol::manager_messages::{Stage, Time, ToCentral, ToLocal};
+use rejoin_managers_protocol::manager_messages::{
+    FileMessage, HostMessage, ImageMessage, LogMessage, MoveMessage, ProcessMessage, RegionMessage,
+    Stage, Time, ToCentral, ToLocal,
+};
 use rejoin_managers_protocol::verdict::Verdict;
 use std::io::Write;
 
@@ -40,13 +43,16 @@ impl VerboseLog {
     /// A local manager said this.
     pub fn heard(&self, host: &str, news: &ToCentral) {
         match news {
-            ToCentral::Spawned { instance, pid } => {
+            ToCentral::Process(ProcessMessage::Spawned { instance, pid }) => {
                 let rank = instance.rank.0;
                 self.say(&format!("rank {rank}: started on {host}, pid {pid}"));
             }
-            ToCentral::Registered {
-                instance, pid, card, ..
-            } => {
+            ToCentral::Process(ProcessMessage::Registered {
+                instance,
+                pid,
+                card,
+                ..
+            }) => {
                 let addresses: Vec<_> = card.addresses.iter().map(ToString::to_string).collect();
                 self.say(&format!(
                     "rank {}: in MPI_Init, pid {pid}, listens on {}",
@@ -54,17 +60,20 @@ impl VerboseLog {
                     addresses.join(", ")
                 ));
             }
-            ToCentral::Checkpoint { instance, .. } | ToCentral::WantFiles { instance, .. } => {
+            ToCentral::Image(ImageMessage::Wanted { instance, .. })
+            | ToCentral::Image(ImageMessage::FilesWanted { instance, .. }) => {
                 self.say(&format!("rank {}: asks for a checkpoint", instance.rank.0));
             }
-            ToCentral::AskRegionsNumber { .. }
-            | ToCentral::LogIsWhole { .. }
-            | ToCentral::LogsUsed(_) => {}
-            ToCentral::RegionsStored { instance, epoch } => {
+            ToCentral::Regions(RegionMessage::NumberWanted { .. })
+            | ToCentral::Log(LogMessage::Whole { .. })
+            | ToCentral::Log(LogMessage::Used(_)) => {}
+            ToCentral::Regions(RegionMessage::Stored { instance, epoch }) => {
                 let (rank, epoch) = (instance.rank.0, epoch.0);
-                self.say(&format!("rank {rank}: has stored its registered memory at checkpoint {epoch}"));
+                self.say(&format!(
+                    "rank {rank}: has stored its registered memory at checkpoint {epoch}"
+                ));
             }
-            ToCentral::Ended { instance, stage } => {
+            ToCentral::Process(ProcessMessage::Ended { instance, stage }) => {
                 let mpi = if *stage == Stage::Spawned {
                     " without having used MPI"
                 } else {
@@ -72,69 +81,91 @@ impl VerboseLog {
                 };
                 self.say(&format!("rank {}: ended well{mpi}", instance.rank.0));
             }
-            // The verdict says it.
-            ToCentral::Imaged { instance, epoch, cost } => self.say(&format!(
-                "rank {}: image of checkpoint {} taken, paused for {} us, {} pages copied since the last",
-                instance.rank.0, epoch.0, cost.stall, cost.copied
-            )),
-            ToCentral::NotImaged { instance, epoch, why, .. } => self.say(&format!(
-                "rank {}: no image of checkpoint {}: {why}",
-                instance.rank.0, epoch.0
-            )),
-            ToCentral::ImageLost { instance, epoch, .. } => self.say(&format!(
-                "rank {}: its image of checkpoint {} is gone",
-                instance.rank.0, epoch.0
-            )),
-            ToCentral::ExitDetected { instance, pid } => {
-                self.say(&format!("rank {}: pid {pid} begins to end", instance.rank.0));
+            ToCentral::Image(ImageMessage::Taken { .. })
+            | ToCentral::Image(ImageMessage::NotTaken { .. })
+            | ToCentral::Image(ImageMessage::Lost { .. }) => self.heard_of_image(news),
+            ToCentral::Process(ProcessMessage::ExitDetected { instance, pid }) => {
+                self.say(&format!(
+                    "rank {}: pid {pid} begins to end",
+                    instance.rank.0
+                ));
             }
-            ToCentral::Failed { .. }
-            | ToCentral::ExitStatus { .. }
-            | ToCentral::Finalizing { .. }
-            | ToCentral::Counters { .. }
-            | ToCentral::Renew { .. }
-            | ToCentral::Watch(_)
-            | ToCentral::MoveBytes(_)
-            | ToCentral::Vacated { .. }
-            | ToCentral::Health(_)
-            | ToCentral::HostEnds
-            | ToCentral::Done
+            // The verdict says it.
+            ToCentral::Process(ProcessMessage::Failed { .. })
+            | ToCentral::Process(ProcessMessage::ExitStatus { .. })
+            | ToCentral::Process(ProcessMessage::Finalizing { .. })
+            | ToCentral::Process(ProcessMessage::Counters { .. })
+            | ToCentral::Host(HostMessage::Renew { .. })
+            | ToCentral::Host(HostMessage::Watch(_))
+            | ToCentral::Move(MoveMessage::Bytes(_))
+            | ToCentral::Process(ProcessMessage::Vacated { .. })
+            | ToCentral::Host(HostMessage::Health(_))
+            | ToCentral::Host(HostMessage::Ends)
+            | ToCentral::Host(HostMessage::Done)
             | ToCentral::Report(_) => {}
-            ToCentral::Loaded { .. }
-            | ToCentral::NotLoaded { .. }
-            | ToCentral::ImageStored { .. }
-            | ToCentral::ImageCopied { .. }
-            | ToCentral::ImageNotCopied { .. }
-            | ToCentral::ImageNotStored { .. } => self.heard_of_file(host, news),
+            ToCentral::Move(MoveMessage::Loaded { .. })
+            | ToCentral::Move(MoveMessage::NotLoaded { .. })
+            | ToCentral::File(FileMessage::Stored { .. })
+            | ToCentral::File(FileMessage::Copied { .. })
+            | ToCentral::File(FileMessage::NotCopied { .. })
+            | ToCentral::File(FileMessage::NotStored { .. }) => self.heard_of_file(host, news),
+        }
+    }
+
+    fn heard_of_image(&self, news: &ToCentral) {
+        match news {
+            ToCentral::Image(ImageMessage::Taken {
+                instance,
+                image,
+                cost,
+            }) => self.say(&format!(
+                "rank {}: image of {image} taken, paused for {} us, {} pages copied since the last",
+                instance.rank.0, cost.stall, cost.copied
+            )),
+            ToCentral::Image(ImageMessage::NotTaken {
+                instance,
+                image,
+                why,
+                ..
+            }) => self.say(&format!(
+                "rank {}: no image of {image}: {why}",
+                instance.rank.0
+            )),
+            ToCentral::Image(ImageMessage::Lost {
+                instance, image, ..
+            }) => self.say(&format!(
+                "rank {}: its image of {image} is gone",
+                instance.rank.0
+            )),
+            _ => {}
         }
     }
 
     fn heard_of_file(&self, host: &str, news: &ToCentral) {
         match news {
-            ToCentral::ImageStored { rank, epoch } => self.say(&format!(
-                "rank {}: its image of checkpoint {} is in a file",
-                rank.0, epoch.0
+            ToCentral::File(FileMessage::Stored { rank, image }) => self.say(&format!(
+                "rank {}: its image of {image} is in a file",
+                rank.0
             )),
-            ToCentral::Loaded {
+            ToCentral::Move(MoveMessage::Loaded {
                 rank,
                 number,
                 bytes,
-            } => self.say(&format!(
+            }) => self.say(&format!(
                 "host {host} has loaded rank {rank}'s image {number}, {bytes} bytes, while it runs"
             )),
-            ToCentral::NotLoaded { rank, number, why } => self.say(&format!(
+            ToCentral::Move(MoveMessage::NotLoaded { rank, number, why }) => self.say(&format!(
                 "host {host} can't load rank {rank}'s image {number}: {why}"
             )),
-            ToCentral::ImageCopied { rank, epoch } => self.say(&format!(
+            ToCentral::File(FileMessage::Copied { rank, epoch }) => self.say(&format!(
                 "host {host} has a copy of rank {rank}'s image of checkpoint {epoch}"
             )),
-            ToCentral::ImageNotCopied { rank, epoch, why } => self.say(&format!(
+            ToCentral::File(FileMessage::NotCopied { rank, epoch, why }) => self.say(&format!(
                 "host {host} can't copy rank {rank}'s image of checkpoint {epoch}: {why}"
             )),
-            ToCentral::ImageNotStored { rank, epoch, why } => self.say(&format!(
-                "rank {}: its image of checkpoint {} is in no file: {}",
+            ToCentral::File(FileMessage::NotStored { rank, image, why }) => self.say(&format!(
+                "rank {}: its image of {image} is in no file: {}",
                 rank.0,
-                epoch.0,
                 why.as_deref()
                     .unwrap_or("a restore interrupted the writing")
             )),

@@ -4,9 +4,10 @@ use super::saved_job::{Running, SavedCheckpoint, SavedJob, SavedKind};
 use crate::error::system_text;
 use crate::launch::{determinants_file, named_job, shown_output};
 use rejoin_ckpt::image::image_check;
+use rejoin_ckpt::regions::JobClaim;
 use serde::Serialize;
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -28,11 +29,11 @@ pub struct Removal {
 /// For the user: the job runs or may run, a file that must stay can't be read, or one can't be
 /// removed.
 pub fn remove(images: &Path, job: &mut SavedJob, keep: Option<usize>) -> Result<Removal, String> {
-    // As long as this is locked, mpirun starts no job that stores something there.
-    let lock = File::open(images).map_err(|error| said(images, &error))?;
-    let is_locked = lock.try_lock().is_ok();
     job.look_for_managers();
-    refuse_running(images, job, is_locked)?;
+    refuse_running(job)?;
+    // As long as it is held, mpirun does not continue the job.
+    let claim = job.number.map(|number| JobClaim::new(images, number));
+    let _claim = claim.transpose().map_err(|error| said(images, &error))?;
     let (kept, needed) = match keep {
         Some(count) => needed(job, count)?,
         None => (Vec::new(), BTreeSet::new()),
@@ -78,42 +79,23 @@ pub fn remove(images: &Path, job: &mut SavedJob, keep: Option<usize>) -> Result<
     Ok(removal)
 }
 
-/// Refuses to touch files of a job that runs, or of which nobody knows. `is_locked`: no job can
-/// begin in the folder now.
-fn refuse_running(images: &Path, job: &SavedJob, is_locked: bool) -> Result<(), String> {
+/// Refuses to touch files of a job that runs, or of which nobody knows.
+fn refuse_running(job: &SavedJob) -> Result<(), String> {
     let (name, shown) = (&job.name, job.folder.path().display());
     let host = job.host.as_deref().unwrap_or("this host");
     match job.running {
-        Running::Yes => {
-            return Err(format!(
-                "job {name} runs on host {host}: nothing is removed"
-            ));
-        }
-        Running::Unknown if job.host.is_none() => {
-            return Err(format!(
-                "job {name} may run: its next launch is to come within an hour of the last. Nothing is removed"
-            ));
-        }
-        Running::Unknown => {
-            return Err(format!(
-                "job {name} may run: a manager of host {host} has left its lock in {shown}, and only that host \
-                 can tell. Run this command there, or remove the lock"
-            ));
-        }
-        Running::No => {}
+        Running::Yes => Err(format!(
+            "job {name} runs on host {host}: nothing is removed"
+        )),
+        Running::Unknown if job.host.is_none() => Err(format!(
+            "job {name} may run: its next launch is to come within an hour of the last. Nothing is removed"
+        )),
+        Running::Unknown => Err(format!(
+            "job {name} may run: a manager of host {host} has left its lock in {shown}, and only that host \
+             can tell. Run this command there, or remove the lock"
+        )),
+        Running::No => Ok(()),
     }
-    // The files of registered regions have no locks of their own.
-    let has_regions = job
-        .checkpoints
-        .iter()
-        .any(|one| one.kind == SavedKind::Regions);
-    if has_regions && !is_locked {
-        return Err(format!(
-            "a job runs that stores its state in {}, and it may be job {name}: nothing is removed",
-            images.display()
-        ));
-    }
-    Ok(())
 }
 
 /// The numbers of the complete checkpoints that stay, and the files that these need.

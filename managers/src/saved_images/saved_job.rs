@@ -1,5 +1,6 @@
 //! One job in a folder of images.
 
+use rejoin_ckpt::regions::is_claimed;
 use rejoin_ckpt::store::{FolderUse, ImageFolder};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -158,8 +159,14 @@ impl SavedJob {
     /// Looks again whether it runs.
     pub(super) fn look_for_managers(&mut self) {
         let host = nix::unistd::gethostname().unwrap_or_default();
-        let used = self.folder.in_use(&host.to_string_lossy());
-        (self.running, self.host) = match used {
+        let host = host.to_string_lossy();
+        let images = self.folder.path().parent();
+        let job = images.zip(self.number);
+        (self.running, self.host) = match self.folder.in_use(&host) {
+            // Its mpirun, which runs here, may have no manager in the folder of process images.
+            FolderUse::Free if job.is_some_and(|(images, job)| is_claimed(images, job)) => {
+                (Running::Yes, Some(host.into_owned()))
+            }
             FolderUse::Free => (Running::No, None),
             FolderUse::ByHost(host) => (Running::Yes, Some(host)),
             FolderUse::Unknown(host) => (Running::Unknown, Some(host)),

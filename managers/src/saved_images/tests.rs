@@ -21,6 +21,7 @@ impl Images {
         job.ranks = Some(2);
         for &number in epochs {
             let file = |rank| {
+                let number = rejoin_ckpt::ImageNumber::of_checkpoint(number);
                 let image = folder.begin(rank, number, BaseFiles::default());
                 let image = image.expect("a file").complete(b"").expect("a name");
                 SavedFile::new(rank, image.path().to_owned(), 10, SystemTime::UNIX_EPOCH)
@@ -158,4 +159,18 @@ fn names_of(path: &Path) -> String {
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned()
+}
+
+#[test]
+fn a_job_that_stores_registered_memory_runs_while_its_mpirun_does() {
+    let images = Images::new("claimed");
+    let mut job = images.job("night", &[2]);
+    job.has_id(7);
+    let claim = rejoin_ckpt::regions::JobClaim::new(&images.0, 7).expect("a claim");
+    let why = remove(&images.0, &mut job, None).expect_err("it runs");
+    assert!(why.starts_with("job night runs on host "), "{why}");
+    drop(claim);
+    let done = remove(&images.0, &mut job, None).expect("removed");
+    assert_eq!(done.files, 2);
+    assert!(names(&images.0).is_empty(), "no lock is left");
 }

@@ -3,6 +3,7 @@
 use super::saved_job::{Running, SavedCheckpoint, SavedFile, SavedJob, SavedKind};
 use super::survey::Survey;
 use crate::local::ImageNote;
+use rejoin_ckpt::ImageNumber;
 use rejoin_ckpt::image::image_check;
 use rejoin_ckpt::regions;
 use rejoin_ckpt::store::ImageFolder;
@@ -106,18 +107,24 @@ impl Verification {
 
     fn check_image(&mut self, job: &SavedJob, epoch: u32, file: &SavedFile) -> Result<(), String> {
         let id = job.number.ok_or("no file tells the id of its job")?;
-        let changed = image_check::check(&file.path, id, file.rank, epoch);
+        let number = ImageNumber::of_checkpoint(epoch);
+        let changed = image_check::check(&file.path, id, file.rank, number);
         self.changed_here
             .extend(changed.map_err(|why| why.to_string())?);
-        check_note(&job.folder, job.is_named, file.rank, epoch)
+        check_note(&job.folder, job.is_named, file.rank, number)
     }
 }
 
 /// The note beside an image, without which its rank can't come back in a restarted job.
-fn check_note(folder: &ImageFolder, needed: bool, rank: u32, epoch: u32) -> Result<(), String> {
+fn check_note(
+    folder: &ImageFolder,
+    needed: bool,
+    rank: u32,
+    number: ImageNumber,
+) -> Result<(), String> {
     let said = |why: String| format!("its note: {why}");
     // The folder is one whose files stay, so this removes nothing.
-    let image = folder.find(rank, epoch).map_err(|e| said(e.to_string()))?;
+    let image = folder.find(rank, number).map_err(|e| said(e.to_string()))?;
     match image.note() {
         Ok(note) => ImageNote::decode(&note).map(|_| ()).map_err(said),
         Err(error) if error.kind() == ErrorKind::NotFound && !needed => Ok(()),

@@ -8,7 +8,7 @@
 //! on the other host is stopped, that may still write, which counts no more.
 
 use super::Stream;
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{ImageId, MoveNumber, Rank};
 use rejoin_managers_protocol::central::HostIndex;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ pub struct WaitingOutput {
 #[derive(Debug)]
 struct Arrival {
     host: HostIndex,
-    number: Epoch,
+    number: MoveNumber,
     output: Vec<WaitingOutput>,
 }
 
@@ -37,7 +37,7 @@ struct Arrival {
 #[derive(Debug, Default)]
 pub struct Arrivals {
     /// The last mark of each rank.
-    marks: BTreeMap<Rank, Epoch>,
+    marks: BTreeMap<Rank, ImageId>,
     waiting: BTreeMap<Rank, Arrival>,
     /// The hosts on which a rank may be, if it has moved or rolled back.
     places: BTreeMap<Rank, BTreeSet<HostIndex>>,
@@ -45,11 +45,11 @@ pub struct Arrivals {
 
 impl Arrivals {
     /// A rank is on this host with its image of this number.
-    pub fn begin(&mut self, host: HostIndex, rank: Rank, number: Epoch) {
+    pub fn begin(&mut self, host: HostIndex, rank: Rank, number: MoveNumber) {
         if let Some(places) = self.places.get_mut(&rank) {
             places.insert(host);
         }
-        if self.marks.get(&rank) >= Some(&number) {
+        if self.marks.get(&rank) >= Some(&ImageId::Move(number)) {
             return;
         }
         let output = Vec::new();
@@ -92,11 +92,11 @@ impl Arrivals {
     }
 
     /// The mark of this image has come. Returns the output that has waited for it.
-    pub fn marked(&mut self, rank: Rank, number: Epoch) -> Vec<WaitingOutput> {
-        let mark = self.marks.entry(rank).or_default();
-        *mark = number.max(*mark);
+    pub fn marked(&mut self, rank: Rank, image: ImageId) -> Vec<WaitingOutput> {
+        let mark = self.marks.entry(rank).or_insert(image);
+        *mark = image.max(*mark);
         match self.waiting.get(&rank) {
-            Some(arrival) if arrival.number <= number => self.take(rank),
+            Some(arrival) if ImageId::Move(arrival.number) <= image => self.take(rank),
             _ => Vec::new(),
         }
     }
@@ -117,6 +117,11 @@ impl Arrivals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rejoin_channel_table::Epoch;
+
+    fn number(after: u32) -> MoveNumber {
+        MoveNumber::next(None, Epoch(after))
+    }
 
     #[test]
     fn output_of_the_new_host_waits_for_the_mark() {
@@ -124,11 +129,15 @@ mod tests {
         let out = |arrivals: &mut Arrivals, host, text: &str| {
             arrivals.pass(host, Rank(1), Stream::Out, text.into(), false)
         };
-        arrivals.begin(2, Rank(1), Epoch(5));
+        arrivals.begin(2, Rank(1), number(5));
         assert_eq!(out(&mut arrivals, 0, "before"), Some("before".into()));
         assert_eq!(out(&mut arrivals, 2, "after"), None);
-        assert!(arrivals.marked(Rank(1), Epoch(4)).is_empty());
-        let waited = arrivals.marked(Rank(1), Epoch(5));
+        assert!(
+            arrivals
+                .marked(Rank(1), ImageId::Checkpoint(Epoch(5)))
+                .is_empty()
+        );
+        let waited = arrivals.marked(Rank(1), ImageId::Move(number(5)));
         assert_eq!(waited.len(), 1);
         assert_eq!((waited[0].host, &waited[0].bytes[..]), (2, &b"after"[..]));
         assert_eq!(out(&mut arrivals, 2, "more"), Some("more".into()));
@@ -140,15 +149,19 @@ mod tests {
         assert!(arrivals.counts(7, Rank(1)));
         arrivals.rolls_back(0, Rank(1));
         assert!(arrivals.counts(0, Rank(1)) && !arrivals.counts(2, Rank(1)));
-        arrivals.begin(2, Rank(1), Epoch(5));
+        arrivals.begin(2, Rank(1), number(5));
         assert!(arrivals.counts(0, Rank(1)) && arrivals.counts(2, Rank(1)));
     }
 
     #[test]
     fn a_mark_may_come_first() {
         let mut arrivals = Arrivals::default();
-        assert!(arrivals.marked(Rank(1), Epoch(5)).is_empty());
-        arrivals.begin(2, Rank(1), Epoch(5));
+        assert!(
+            arrivals
+                .marked(Rank(1), ImageId::Move(number(5)))
+                .is_empty()
+        );
+        arrivals.begin(2, Rank(1), number(5));
         let passed = arrivals.pass(2, Rank(1), Stream::Out, b"a".to_vec(), false);
         assert_eq!(passed, Some(b"a".to_vec()));
     }

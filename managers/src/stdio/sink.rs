@@ -13,6 +13,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io::IsTerminal as _;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::time::{Duration, Instant};
 
 /// How a descriptor is written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +33,22 @@ pub enum SinkLost {
     Error(std::io::Error),
 }
 
+/// Lines of others wait so long for the end of an unfinished line that is shown.
+const LINE_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Output of a stream of a rank.
+#[derive(Debug)]
+struct Piece {
+    /// The host, and the bytes of window that it gets back.
+    from: (HostIndex, u32),
+    stream: (Rank, Stream),
+    bytes: Vec<u8>,
+    /// The stream has ended.
+    is_last: bool,
+    /// Each line gets a tag.
+    tag: bool,
+}
+
 /// One place that output goes to.
 #[derive(Debug)]
 pub struct Sink {
@@ -48,6 +65,10 @@ pub struct Sink {
     lost: Option<SinkLost>,
     /// Streams whose last line is unfinished, for tags.
     unfinished: BTreeSet<(Rank, Stream)>,
+    /// The stream whose unfinished line is shown, and since when.
+    begun: Option<((Rank, Stream), Instant)>,
+    /// Output of others, which waits for the end of that line.
+    later: VecDeque<Piece>,
 }
 
 impl Sink {
@@ -84,6 +105,8 @@ impl Sink {
             closed: false,
             lost: None,
             unfinished: BTreeSet::new(),
+            begun: None,
+            later: VecDeque::new(),
         })
     }
 
@@ -91,18 +114,73 @@ impl Sink {
     /// the host's window are given back.
     pub fn push(
         &mut self,
-        (host, credit): (HostIndex, u32),
-        (rank, stream): (Rank, Stream),
+        from: (HostIndex, u32),
+        stream: (Rank, Stream),
         bytes: Vec<u8>,
-        last: bool,
+        is_last: bool,
         tag: bool,
     ) {
+        let piece = Piece {
+            from,
+            stream,
+            bytes,
+            is_last,
+            tag,
+        };
+        if self.waits(stream) {
+            self.later.push_back(piece);
+            return;
+        }
+        self.append(piece);
+        self.append_later();
+    }
+
+    /// Whether output of this stream must wait for the end of another one's line.
+    fn waits(&self, stream: (Rank, Stream)) -> bool {
+        let begun = self.begun.filter(|(begun, _)| *begun != stream);
+        begun.is_some_and(|(_, since)| since.elapsed() < LINE_PATIENCE)
+    }
+
+    /// Appends the output that does not wait any more, that of each stream in its order.
+    fn append_later(&mut self) {
+        loop {
+            let ready = self
+                .later
+                .iter()
+                .position(|piece| !self.waits(piece.stream));
+            let Some(piece) = ready.and_then(|at| self.later.remove(at)) else {
+                return;
+            };
+            self.append(piece);
+        }
+    }
+
+    fn append(&mut self, piece: Piece) {
+        let Piece {
+            from: (host, credit),
+            stream,
+            bytes,
+            is_last,
+            tag,
+        } = piece;
+        if is_last || bytes.ends_with(b"\n") {
+            self.begun.take_if(|(begun, _)| *begun == stream);
+        } else if !bytes.is_empty() && self.begun.is_none_or(|(begun, _)| begun != stream) {
+            self.begun = Some((stream, Instant::now()));
+        }
         let bytes = if tag {
-            self.tagged(rank, stream, &bytes, last)
+            self.tagged(stream.0, stream.1, &bytes, is_last)
         } else {
             bytes
         };
         self.queue.push_back((bytes, host, credit));
+    }
+
+    /// How long until output that waits for the end of a line is shown all the same.
+    #[must_use]
+    pub fn wait_limit(&self) -> Option<Duration> {
+        let (_, since) = self.begun.filter(|_| !self.later.is_empty())?;
+        Some(LINE_PATIENCE.saturating_sub(since.elapsed()))
     }
 
     fn tagged(&mut self, rank: Rank, stream: Stream, bytes: &[u8], last: bool) -> Vec<u8> {
@@ -132,6 +210,10 @@ impl Sink {
 
     /// Writes what can be written, and adds the bytes of window to give back to each host's.
     pub fn flush(&mut self, credit: &mut [u32]) {
+        if self.closed {
+            self.begun = None;
+        }
+        self.append_later();
         while let Some((bytes, host, gives)) = self.queue.front() {
             if self.closed || self.written == bytes.len() {
                 if let Some(credit) = credit.get_mut(*host) {
@@ -181,7 +263,13 @@ impl Sink {
     /// Nothing waits to be written.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+        self.queue.is_empty() && self.later.is_empty()
+    }
+
+    /// It did not take all that it was to write.
+    #[must_use]
+    pub fn is_blocked(&self) -> bool {
+        !self.queue.is_empty()
     }
 
     /// Why writing failed, if it did; said once.
@@ -205,6 +293,16 @@ pub fn are_one() -> bool {
             .ok()
     };
     id(1).is_some() && id(1) == id(2)
+}
+
+/// Whether somebody may read standard output, and standard error, as they come: a person, or
+/// another process. In a file only whole lines are of use.
+#[must_use]
+pub fn are_read_at_once() -> [bool; 2] {
+    [1, 2].map(|number| {
+        let file = std::fs::metadata(format!("/proc/self/fd/{number}"));
+        file.is_ok_and(|file| !file.is_file())
+    })
 }
 
 #[cfg(test)]
@@ -243,6 +341,50 @@ mod tests {
         let mut text = String::new();
         reader.read_to_string(&mut text).unwrap();
         assert_eq!(text, "[1]<stdout> a\n[1]<stdout> bc\n[2]<stderr> d\n");
+    }
+
+    #[test]
+    fn lines_of_others_wait_for_the_end_of_a_line_that_is_shown() {
+        let (mut reader, mut sink) = sink();
+        let mut push = |rank, text: &str| {
+            let stream = (Rank(rank), Stream::Out);
+            sink.push((0, 1), stream, text.into(), false, false);
+        };
+        push(1, "a");
+        push(2, "c\n");
+        push(2, "d");
+        push(3, "g\n");
+        push(2, "D");
+        push(1, "b\n");
+        push(1, "f\n");
+        assert!(sink.wait_limit().is_some());
+        sink.push((0, 1), (Rank(2), Stream::Out), b"e".to_vec(), true, false);
+        flushed(&mut sink);
+        assert!(sink.is_empty() && sink.wait_limit().is_none());
+        drop(sink);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "ab\nc\ndDeg\nf\n");
+    }
+
+    #[test]
+    fn a_line_that_does_not_end_keeps_others_for_a_moment_only() {
+        let (mut reader, mut sink) = sink();
+        sink.push((0, 1), (Rank(1), Stream::Out), b"a".to_vec(), false, false);
+        sink.push(
+            (0, 1),
+            (Rank(2), Stream::Out),
+            b"b\n".to_vec(),
+            false,
+            false,
+        );
+        assert_eq!(flushed(&mut sink), [1, 0]);
+        std::thread::sleep(sink.wait_limit().unwrap());
+        assert_eq!(flushed(&mut sink), [1, 0]);
+        drop(sink);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "ab\n");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::check;
 use crate::coll::{CallState, Ctx};
 use crate::error::{Error, ErrorClass, Result};
 use crate::group::{Group, ProcessSet};
-use crate::info::Info;
+use crate::info::{Info, MACHINE};
 use crate::runtime::Mpi;
 use crate::status::UNDEFINED;
 use std::rc::Rc;
@@ -83,7 +83,7 @@ impl Mpi {
 
     /// `MPI_Comm_split_type`. Hardware below the host is not known: unguided splits give the hosts
     /// of a communicator that spans several, and nothing below; guided ones know
-    /// `mpi_shared_memory`.
+    /// `mpi_shared_memory` and [`MACHINE`].
     pub fn comm_split_type(
         &self,
         comm: &Rc<Communicator>,
@@ -102,7 +102,7 @@ impl Mpi {
             Some(info) => info.get("mpi_pset_name")?,
             None => None,
         };
-        let shared = named.as_deref() == Some("mpi_shared_memory");
+        let shared = matches!(named.as_deref(), Some("mpi_shared_memory" | MACHINE));
         let color = match kind {
             SplitType::Shared => host,
             SplitType::HwUnguided if !one_host => host,

@@ -309,6 +309,53 @@ fn communicators_of_overlapping_groups_are_made_in_any_interleaving() {
     }
 }
 
+/// Communicators of drawn groups, one after the other and all with one tag. Each rank comes to each
+/// call at a time of its own, so messages of several calls wait at a member that is late.
+fn make_of_drawn_groups(
+    m: &Mpi,
+    seed: u64,
+    mut create: impl FnMut(&Rc<Group>) -> Rc<Communicator>,
+) {
+    let mut common = Draw(seed);
+    for _ in 0..24 {
+        let drawn: Vec<u32> = (0..m.size()).filter(|_| common.below(2) == 1).collect();
+        let turn = common.below(drawn.len().max(1));
+        let ranks = drawn[turn..].iter().chain(&drawn[..turn]).copied();
+        let group = Rc::new(m.world().group().incl(ranks.map(|r| r as i32)).unwrap());
+        if group.rank().is_some() {
+            let comm = create(&group);
+            assert_eq!(members(&comm), group.iter().collect::<Vec<_>>());
+            works(m, &comm);
+        }
+    }
+}
+
+#[test]
+fn groups_that_overlap_make_communicators_with_one_tag() {
+    for seed in 1..=40 {
+        println!("seed {seed}");
+        run(6, seed, |m| {
+            let world = m.world().clone();
+            make_of_drawn_groups(&m, seed, |group| {
+                m.comm_create_group(&world, group, 3).unwrap().unwrap()
+            });
+            // In a communicator whose ranks are others than in the world.
+            let turned = m
+                .comm_split(&world, 0, -(world.rank() as i32))
+                .unwrap()
+                .unwrap();
+            make_of_drawn_groups(&m, seed, |group| {
+                m.comm_create_group(&turned, group, 3).unwrap().unwrap()
+            });
+            make_of_drawn_groups(&m, seed, |group| {
+                m.comm_create_from_group(group, "one text")
+                    .unwrap()
+                    .unwrap()
+            });
+        });
+    }
+}
+
 struct Count(Rc<RefCell<Vec<(usize, usize)>>>);
 
 impl crate::attr::Callbacks for Count {

@@ -3,7 +3,7 @@
 use crate::adi::{Dev, JobLocality};
 use crate::comm::{Communicator, ContextId, ContextIds, Contexts};
 use crate::group::Group;
-use crate::info::Info;
+use crate::info::{Info, MEMORY_KINDS};
 use rejoin_channel_table::Rank;
 use std::rc::Rc;
 
@@ -124,5 +124,6 @@ fn env_info(dev: &Dev) -> Info {
         ("host", dev.host_of(dev.rank())),
         ("arch", std::env::consts::ARCH.to_string()),
         ("wdir", wdir),
+        (MEMORY_KINDS.0, MEMORY_KINDS.1.to_owned()),
     ])
 }

@@ -1,13 +1,16 @@
 //! What the managers' cores hold for a job of so many ranks, and how long a step of central takes.
 
 use crate::{Done, PER_HOST};
-use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
+use rejoin_channel_table::{Epoch, Generation, ImageId, Incarnation, MoveNumber, Rank};
 use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, Job, MoveRequest, Movers, Recovery,
 };
 use rejoin_managers_protocol::checkpoint::Interval;
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
-use rejoin_managers_protocol::manager_messages::{ProcessInstance, Time, ToCentral, ToLocal};
+use rejoin_managers_protocol::manager_messages::{
+    FileMessage, ImageMessage, MoveMessage, ProcessInstance, ProcessMessage, Time, ToCentral,
+    ToLocal,
+};
 use rejoin_sim::table_distribution::card;
 use rejoin_wire::{ImageCost, Limits, ProcessMap, ToManager, VERSION};
 use std::process::Command;
@@ -108,12 +111,12 @@ fn instance(rank: u32) -> ProcessInstance {
 }
 
 fn registered(instance: ProcessInstance, host: usize) -> ToCentral {
-    ToCentral::Registered {
+    ToCentral::Process(ProcessMessage::Registered {
         instance,
         pid: 100_000 + instance.rank.0,
         card: card(instance.rank.0, host),
         limits: Limits::default(),
-    }
+    })
 }
 
 fn timed(central: &mut Central, input: CentralInput) -> (Duration, Vec<CentralEffect>) {
@@ -138,15 +141,20 @@ fn steps_of_move(central: &mut Central, rank: u32) -> Done<[u64; 2]> {
         _ => None,
     });
     let first = number.ok_or("central orders no move")?;
-    let second = Epoch(first.0 + 1);
+    let second = MoveNumber::next(Some(first), first.after);
     let of = Rank(rank);
-    let stored = |epoch| ToCentral::ImageStored { rank: of, epoch };
+    let stored = |number| {
+        ToCentral::File(FileMessage::Stored {
+            rank: of,
+            image: ImageId::Move(number),
+        })
+    };
     // A copy ahead is stored and loaded; then the rank stops, and its last image is stored.
-    let loaded = ToCentral::Loaded {
+    let loaded = ToCentral::Move(MoveMessage::Loaded {
         rank: of,
         number: first,
         bytes: 0,
-    };
+    });
     for (from, said) in [(host, stored(first)), (to, loaded), (host, stored(second))] {
         timed(central, CentralInput::Local(from, said));
     }
@@ -184,11 +192,11 @@ fn central(ranks: u32) -> Central {
         timed(&mut central, CentralInput::Local(host(rank), said));
     }
     for rank in 0..ranks {
-        let said = ToCentral::Imaged {
+        let said = ToCentral::Image(ImageMessage::Taken {
             instance: instance(rank),
-            epoch: Epoch(1),
+            image: ImageId::Checkpoint(Epoch(1)),
             cost: ImageCost::default(),
-        };
+        });
         timed(&mut central, CentralInput::Local(host(rank), said));
     }
     central

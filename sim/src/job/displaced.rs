@@ -4,21 +4,22 @@ use super::host_link::SimLink;
 use super::process_model::{Process, SimFile};
 use super::work::Work;
 use super::{Event, Host, JobWorld, Key, MILLI};
-use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_channel_table::{Epoch, ImageId, Incarnation, Rank};
 use rejoin_managers_protocol::central::{HostIndex, RankPlacement};
 use rejoin_managers_protocol::manager_messages::{MovedRank, Time};
 
 impl<W: Work> JobWorld<W> {
     /// Whether a rank's file of this checkpoint is there if any host is lost, as mpirun knows.
     pub(super) fn outlives_hosts(&self, rank: Rank, epoch: Epoch) -> bool {
-        let image = self.images.get(&(rank, epoch));
+        let id = ImageId::Checkpoint(epoch);
+        let image = self.images.get(&(rank, id));
         let is_whole = image.is_some_and(|image| image.file == SimFile::Whole);
         let is_there = |host: HostIndex| {
             let host = &self.hosts[host];
             host.local.is_some() && !host.link.is_dropped()
         };
         let is_found =
-            is_there(self.image_home(rank, epoch)) || self.is_replaceable(rank, epoch, is_there);
+            is_there(self.image_home(rank, id)) || self.is_replaceable(rank, id, is_there);
         let is_found = self.from != Some(epoch) && is_found;
         is_whole && (self.shape.copies.is_none() || is_found)
     }
@@ -47,26 +48,26 @@ impl<W: Work> JobWorld<W> {
             self.copies.lose_host(*host);
         }
         for rank in (0..self.shape.ranks()).map(Rank) {
-            for epoch in self.epochs_of(rank) {
-                if is_there(self.image_home(rank, epoch)) {
+            for id in self.images_of(rank) {
+                if is_there(self.image_home(rank, id)) {
                     continue;
                 }
                 let is_shared = self.shape.copies.is_none();
-                let is_found = is_shared || self.is_replaceable(rank, epoch, is_there);
-                let image = self.images.get_mut(&(rank, epoch));
+                let is_found = is_shared || self.is_replaceable(rank, id, is_there);
+                let image = self.images.get_mut(&(rank, id));
                 match image.filter(|image| image.file == SimFile::Whole && is_found) {
                     Some(image) => {
                         image.in_memory = false;
                         image.home = placed.hosts[rank.index()];
                     }
                     None => {
-                        self.images.remove(&(rank, epoch));
-                        self.work.forget(rank, epoch);
+                        self.images.remove(&(rank, id));
+                        self.work.forget(rank, id);
                     }
                 }
             }
         }
-        self.from = Some(placed.from);
+        self.from = placed.from;
         let had_partners = !self.copy_groups().stripes().is_empty();
         (self.placement, self.lost) = (placed.hosts, placed.lost);
         self.copies_begin(had_partners);
@@ -109,7 +110,7 @@ impl<W: Work> JobWorld<W> {
         let drift = self.hosts[host].drift;
         let now = Time(super::drive::clock(self.now, drift));
         let link = std::mem::replace(&mut self.hosts[host].link, SimLink::undialed());
-        self.hosts[host] = Host::new(&shape, drift, now, link);
+        self.hosts[host] = Host::new(&shape, (host, drift), now, link);
         let delay = self.rng.between(100_000, 300 * MILLI);
         self.after(delay, Event::Dialed(host, self.boots));
         self.after(delay, Event::TickLocal(host));
@@ -120,14 +121,15 @@ impl<W: Work> JobWorld<W> {
         &mut self,
         host: HostIndex,
         moved: MovedRank,
-        epoch: Option<Epoch>,
+        from: Option<ImageId>,
     ) -> Result<(), String> {
         // One that central has dropped may have got the order late.
-        let is_meant = moved.moves || self.host_of(moved.rank) == host;
+        let is_move = from.is_some_and(|image| image.checkpoint().is_none());
+        let is_meant = is_move || self.host_of(moved.rank) == host;
         if !is_meant && !self.hosts[host].link.is_dropped() {
             return Err(format!("host {host} takes in {moved:?}"));
         }
-        self.copies.take_in(host, moved.rank, epoch);
+        self.copies.take_in(host, moved.rank, from);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use super::process_model::{Process, ProcessStep, SimRestore};
 use super::work::Work;
 use super::{Event, JobWorld, Key, MILLI, STOPPING};
-use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_channel_table::{Epoch, ImageId, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, HostIndex};
 use rejoin_managers_protocol::levels::{CommittedEpochs, Level};
 use rejoin_managers_protocol::local;
@@ -63,7 +63,9 @@ impl<W: Work> JobWorld<W> {
                 }
                 self.stored.promise(&order);
                 self.takes_turns(&order)?;
-                self.send_down(host, order);
+                for (order, _) in self.without_table(order, false) {
+                    self.send_down(host, order);
+                }
             }
             central::CentralEffect::SendAll(hosts, order) => {
                 if !hosts.iter().all(|host| self.stored.covers(*host, &order)) {
@@ -71,8 +73,12 @@ impl<W: Work> JobWorld<W> {
                 }
                 self.stored.promise(&order);
                 self.takes_turns(&order)?;
-                for host in hosts {
-                    self.send_down(host, order.clone());
+                for (order, percent) in self.without_table(order, true) {
+                    for &host in &hosts {
+                        if percent == 100 || self.rng.chance(percent) {
+                            self.send_down(host, order.clone());
+                        }
+                    }
                 }
             }
             central::CentralEffect::Drop(host) => {
@@ -157,14 +163,8 @@ impl<W: Work> JobWorld<W> {
                 // A launch that continues from files stores that they count.
                 self.are_copied(epoch)?;
             }
-            central::Record::Restoring { generation, .. } => self.all_return(generation)?,
+            central::Record::Return(ref back) => self.return_begins(back)?,
             central::Record::GroupCommitted { .. } => self.tally.group_commits += 1,
-            central::Record::GroupRestoring {
-                ref ranks, epoch, ..
-            } => {
-                self.tally.group_returns += 1;
-                self.tally.returns_beside += self.groups.orders_back(ranks, epoch);
-            }
             _ => {}
         }
         let ranks = self.shape.ranks();
@@ -222,6 +222,8 @@ impl<W: Work> JobWorld<W> {
         match effect {
             local::LocalEffect::Spawn(instance) => {
                 self.begins(host, instance, false)?;
+                // The job may begin anew without a lost host.
+                self.displace((instance.rank, instance.incarnation))?;
                 let process = Process::new(
                     instance,
                     ProcessStep::BeforeInit,
@@ -235,32 +237,34 @@ impl<W: Work> JobWorld<W> {
                 let spawned = local::LocalInput::Spawned(instance.rank, instance.incarnation, pid);
                 inputs.push_back(spawned);
             }
-            local::LocalEffect::Restore(instance, epoch) => self.restore(host, instance, epoch)?,
+            local::LocalEffect::Restore(instance, image) => self.restore(host, instance, image)?,
             local::LocalEffect::Retire(rank, incarnation) => {
                 self.retire((rank, incarnation), inputs);
             }
             local::LocalEffect::Discard(rank, incarnation) => {
                 self.discard(rank, incarnation)?;
             }
-            local::LocalEffect::DropImage(rank, epoch) => {
+            local::LocalEffect::DropImage(rank, image) => {
                 // The host to which a rank has moved has the file now.
-                if self.image_home(rank, epoch) == host {
-                    self.images.remove(&(rank, epoch));
-                    if !self.is_arriving(rank, epoch) {
-                        self.work.forget(rank, epoch);
+                if self.image_home(rank, image) == host {
+                    self.images.remove(&(rank, image));
+                    if !self.is_arriving(rank, image) {
+                        self.work.forget(rank, image);
                     }
                 }
             }
-            local::LocalEffect::DropFromMemory(rank, epoch) => {
-                self.drop_from_memory(rank, epoch)?;
+            local::LocalEffect::DropFromMemory(rank, image) => {
+                self.drop_from_memory(rank, image)?;
             }
-            local::LocalEffect::WriteImage(rank, epoch) => self.write_image(rank, epoch)?,
+            local::LocalEffect::WriteImage(rank, epoch) => {
+                self.write_image(rank, ImageId::Checkpoint(epoch))?;
+            }
             local::LocalEffect::WriteImageOfMove(rank, number, base) => {
                 self.refers_to(rank, base)?;
-                self.stored.moved_with.insert(number);
-                self.write_image(rank, number)?;
+                self.write_image(rank, ImageId::Move(number))?;
             }
             local::LocalEffect::Central(message) => self.send_up(host, message),
+            local::LocalEffect::LookUp(to, message) => self.send_lookup(host, to, message, inputs),
             local::LocalEffect::Ranks(ranks, message) => {
                 let message = Rc::new(message);
                 let at = self.now + self.rng.between(10_000, 100_000);
@@ -305,7 +309,7 @@ impl<W: Work> JobWorld<W> {
                 self.tally.stops += 1;
                 self.after(delay, Event::Still(host, told));
             }
-            local::LocalEffect::ContinueAll => {
+            local::LocalEffect::RunUntil(_) => {
                 let state = &mut self.hosts[host];
                 if state.displaced && state.local.is_some() {
                     return Err(format!("host {host} continues ranks that others have"));
@@ -323,7 +327,7 @@ impl<W: Work> JobWorld<W> {
             }
             local::LocalEffect::DropCopy(file) => self.copies.drop(file),
             local::LocalEffect::Probe(to, message) => self.send_probe(host, to, message),
-            local::LocalEffect::TakeIn(moved, epoch) => self.takes_in(host, moved, epoch)?,
+            local::LocalEffect::TakeIn(moved, from) => self.takes_in(host, moved, from)?,
             local::LocalEffect::Load(rank, number, _) => {
                 // Some take longer than several checkpoints.
                 let most = if self.rng.chance(20) { 100 } else { 5 };
@@ -390,15 +394,14 @@ impl<W: Work> JobWorld<W> {
         &mut self,
         host: HostIndex,
         instance: ProcessInstance,
-        epoch: Epoch,
+        image: ImageId,
     ) -> Result<(), String> {
-        let moves = self.stored.moved_with.contains(&epoch);
+        let moves = image.checkpoint().is_none();
         self.begins(host, instance, moves)?;
         let restore = SimRestore {
             instance,
-            epoch,
+            image,
             alone: self.stored.finalized && instance.generation == self.stored.generation,
-            moves,
             stop: false,
         };
         let key = (instance.rank, instance.incarnation);

@@ -8,7 +8,9 @@ use crate::message_plan::{Plan, Step, TALK_CONTEXT, content};
 use crate::node::{ConnectionId, DisabledEpochRule, Node, Output};
 use crate::node::{Load, ShortCounts};
 use crate::rng::Rng;
-use rejoin_channel_table::{AddressBook, BusinessCard, Epoch, Identity, Incarnation, JobId, Rank};
+use rejoin_channel_table::{
+    AddressBook, BusinessCard, Epoch, Identity, ImageId, Incarnation, JobId, MoveNumber, Rank,
+};
 use rejoin_engine::{Envelope, FailedProbes, MessageMode, ReqId, Segment, WildMatch};
 use rejoin_managers_protocol::manager_messages::ProcessInstance;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -46,13 +48,13 @@ struct Member {
     incarnation: Incarnation,
     started: bool,
     /// The image that it comes from.
-    from: Option<Epoch>,
+    from: Option<ImageId>,
     /// That image was dropped since. The process has its content, and gets it here when it starts.
     is_dropped: bool,
     /// `None` until its first process has started.
     node: Option<Node>,
     program: Program,
-    images: BTreeMap<Epoch, Program>,
+    images: BTreeMap<ImageId, Program>,
     /// Matches of receives with a wildcard, which outlive the process.
     matches: Vec<WildMatch>,
     dialing: BTreeSet<Rank>,
@@ -185,7 +187,7 @@ impl Engines {
         all
     }
 
-    fn set_process(&mut self, instance: ProcessInstance, from: Option<Epoch>) {
+    fn set_process(&mut self, instance: ProcessInstance, from: Option<ImageId>) {
         let member = &mut self.members[instance.rank.index()];
         member.instance = Some(instance);
         member.incarnation = instance.incarnation;
@@ -501,7 +503,7 @@ impl Engines {
             self.save_program(instance.rank, epoch);
             if self.members[instance.rank.index()]
                 .images
-                .contains_key(&epoch)
+                .contains_key(&ImageId::Checkpoint(epoch))
             {
                 requests.push(WorkRequest::Entered(instance.rank, epoch));
             }
@@ -513,7 +515,8 @@ impl Engines {
         let member = &mut self.members[rank.index()];
         if member.node.as_ref().is_some_and(|n| n.has_image(epoch)) {
             let program = member.program.clone();
-            member.images.entry(epoch).or_insert(program);
+            let id = ImageId::Checkpoint(epoch);
+            member.images.entry(id).or_insert(program);
         }
     }
 
@@ -563,12 +566,12 @@ impl Work for Engines {
     fn restore(
         &mut self,
         instance: ProcessInstance,
-        from: Epoch,
+        from: ImageId,
         _is_file: bool,
     ) -> Result<(), String> {
         let images = &self.members[instance.rank.index()].images;
         if !images.contains_key(&from) {
-            return Err(format!("no program of {instance:?} in epoch {from}"));
+            return Err(format!("no program of {instance:?} in {from}"));
         }
         self.set_process(instance, Some(from));
         Ok(())
@@ -591,11 +594,8 @@ impl Work for Engines {
             ),
             Some(from) => {
                 let node = member.node.as_ref();
-                let node = node.and_then(|node| node.rejoin(from, me, book));
-                assert!(
-                    node.is_some(),
-                    "{instance:?} comes from an image that is there"
-                );
+                let node = node.and_then(|node| node.come_from(from, me, book));
+                assert!(node.is_some(), "{instance:?}: its image is gone");
                 (node, member.images.get(&from).cloned())
             }
         };
@@ -611,7 +611,9 @@ impl Work for Engines {
             match member.from {
                 // What is retained, and the matches, are of the image's group.
                 Some(from) => {
-                    node.commit(from);
+                    if let ImageId::Checkpoint(epoch) = from {
+                        node.commit(epoch);
+                    }
                     node.engine
                         .replay_wild_matches(member.matches.iter().copied());
                     if let Some(memory) = old.as_ref().and_then(Node::received_memory) {
@@ -631,7 +633,7 @@ impl Work for Engines {
         }
         member.program = program.unwrap_or_default();
         let from = member.from;
-        member.images.retain(|epoch, _| Some(*epoch) <= from);
+        member.images.retain(|image, _| Some(*image) <= from);
         if let Some(dropped) = from.filter(|_| std::mem::take(&mut member.is_dropped)) {
             self.forget(instance.rank, dropped);
         }
@@ -678,13 +680,13 @@ impl Work for Engines {
         self.save_program(rank, epoch);
     }
 
-    fn save(&mut self, rank: Rank, number: Epoch) {
+    fn save(&mut self, rank: Rank, number: MoveNumber) {
         let member = &mut self.members[rank.index()];
         if let Some(node) = &mut member.node {
             node.save(number);
         }
         let program = member.program.clone();
-        member.images.insert(number, program);
+        member.images.insert(ImageId::Move(number), program);
     }
 
     fn group_committed(
@@ -733,14 +735,14 @@ impl Work for Engines {
         }
     }
 
-    fn forget(&mut self, rank: Rank, epoch: Epoch) {
+    fn forget(&mut self, rank: Rank, image: ImageId) {
         let member = &mut self.members[rank.index()];
-        if member.instance.is_some() && !member.started && member.from == Some(epoch) {
+        if member.instance.is_some() && !member.started && member.from == Some(image) {
             member.is_dropped = true;
             return;
         }
-        member.images.remove(&epoch);
-        if let Some(node) = &mut member.node {
+        member.images.remove(&image);
+        if let (Some(node), ImageId::Checkpoint(epoch)) = (&mut member.node, image) {
             node.keep_images(|kept| kept != epoch);
         }
     }

@@ -4,7 +4,7 @@ use super::fate::{SimHealth, SimMovers};
 use super::process_model::{Process, ProcessStep, SimFile};
 use super::work::Work;
 use super::{Event, Host, JobFault, JobWorld, Key, MILLI};
-use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_channel_table::{ImageId, Incarnation, Rank};
 use rejoin_managers_protocol::central::{self, Central, StopSignal};
 use rejoin_managers_protocol::host_health::HostHealth;
 use rejoin_managers_protocol::local::{Local, LocalInput};
@@ -78,14 +78,12 @@ impl<W: Work> JobWorld<W> {
     }
 
     fn lose_some_image(&mut self, rank: Rank) -> Result<(), String> {
-        let epochs = self.epochs_of(rank);
-        match epochs.is_empty() {
-            true => Ok(()),
-            false => {
-                let epoch = *self.rng.pick(&epochs);
-                self.lose_image(rank, epoch)
-            }
+        let images = self.images_of(rank);
+        if images.is_empty() {
+            return Ok(());
         }
+        let image = *self.rng.pick(&images);
+        self.lose_image(rank, image)
     }
 
     /// Ranks are to move, or hosts change.
@@ -216,17 +214,17 @@ impl<W: Work> JobWorld<W> {
         let of_host = self.images.iter().filter(|(_, image)| image.home == host);
         let found = of_host
             .map(|(key, _)| key)
-            .filter(|(rank, epoch)| self.is_replaceable(*rank, *epoch, is_there));
-        let found: BTreeSet<(Rank, Epoch)> = found.copied().collect();
+            .filter(|(rank, id)| self.is_replaceable(*rank, *id, is_there));
+        let found: BTreeSet<(Rank, ImageId)> = found.copied().collect();
         let (work, has_files) = (&mut self.work, self.shape.files.is_some());
         let is_shared = self.shape.copies.is_none();
-        self.images.retain(|(rank, epoch), image| {
+        self.images.retain(|(rank, id), image| {
             let of_host = image.home == host;
-            let elsewhere = is_shared || found.contains(&(*rank, *epoch));
+            let elsewhere = is_shared || found.contains(&(*rank, *id));
             let stays = !of_host || (has_files && image.file == SimFile::Whole && elsewhere);
             image.in_memory &= !of_host;
             if !stays {
-                work.forget(*rank, *epoch);
+                work.forget(*rank, *id);
             }
             stays
         });

@@ -3,7 +3,7 @@
 use super::process_model::SimFile;
 use super::work::Work;
 use super::{Event, JobWorld, MILLI};
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{Epoch, ImageId, Rank};
 use rejoin_managers_protocol::central::{CopyGroups, HostIndex};
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::manager_messages::KeptFile;
@@ -34,10 +34,10 @@ impl<W: Work> JobWorld<W> {
             return Ok(());
         };
         let answers = ranks.iter().all(|rank| {
-            let image = self.images.get(&(*rank, file.epoch));
+            let image = self.images.get(&(*rank, file.image));
             let has_file = image.is_some_and(|image| image.file == SimFile::Whole);
             has_file
-                && self.hosts[self.image_home(*rank, file.epoch)]
+                && self.hosts[self.image_home(*rank, file.image)]
                     .local
                     .is_some()
         });
@@ -66,19 +66,19 @@ impl<W: Work> JobWorld<W> {
     pub(super) fn is_replaceable(
         &self,
         rank: Rank,
-        epoch: Epoch,
+        id: ImageId,
         is_there: impl Fn(HostIndex) -> bool,
     ) -> bool {
-        let Some((holder, others)) = self.copies.of(rank, epoch) else {
+        let Some((holder, others)) = self.copies.of(rank, id) else {
             return false;
         };
         let has_file = |rank: &Rank| {
-            let image = self.images.get(&(*rank, epoch));
+            let image = self.images.get(&(*rank, id));
             image.is_some_and(|image| image.file == SimFile::Whole)
         };
         let mut others = others.iter();
         let are_there =
-            others.all(|other| has_file(other) && is_there(self.image_home(*other, epoch)));
+            others.all(|other| has_file(other) && is_there(self.image_home(*other, id)));
         is_there(holder) && are_there
     }
 
@@ -91,7 +91,8 @@ impl<W: Work> JobWorld<W> {
             return Ok(());
         }
         let mut ranks = (0..self.shape.ranks()).map(Rank);
-        match ranks.find(|rank| self.copies.of(*rank, epoch).is_none()) {
+        let image = ImageId::Checkpoint(epoch);
+        match ranks.find(|rank| self.copies.of(*rank, image).is_none()) {
             None => Ok(()),
             Some(rank) => Err(format!("rank {} has no copy of {epoch}", rank.0)),
         }

@@ -4,8 +4,8 @@ use super::group_watch::Turn;
 use super::process_model::SimFile;
 use super::work::Work;
 use super::{JobWorld, Key};
-use rejoin_channel_table::{Generation, Rank};
-use rejoin_managers_protocol::central::HostIndex;
+use rejoin_channel_table::{Generation, ImageId, Rank};
+use rejoin_managers_protocol::central::{HostIndex, Return, ReturnScope};
 use rejoin_managers_protocol::manager_messages::ToLocal;
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ impl<W: Work> JobWorld<W> {
         let images = &self.images;
         let is_stored = |rank, turn| match turn {
             Turn::Files(epoch) => {
-                let image = images.get(&(rank, epoch));
+                let image = images.get(&(rank, ImageId::Checkpoint(epoch)));
                 image.is_none_or(|image| image.file == SimFile::Whole)
             }
             Turn::Images(_) => false,
@@ -46,17 +46,29 @@ impl<W: Work> JobWorld<W> {
         Ok(())
     }
 
+    /// Central has stored that ranks come back.
+    pub(super) fn return_begins(&mut self, back: &Return) -> Result<(), String> {
+        match back.scope {
+            ReturnScope::All => self.all_return(back.generation),
+            ReturnScope::Groups => {
+                self.tally.group_returns += 1;
+                let from = back.from.unwrap_or_default();
+                self.tally.returns_beside += self.groups.orders_back(&back.ranks, from);
+                Ok(())
+            }
+            ReturnScope::Finalized => Ok(()),
+        }
+    }
+
     /// All ranks go back. Once each group has a checkpoint of its own, only a lost host or a lost
     /// image is a reason for that.
-    pub(super) fn all_return(&mut self, generation: Generation) -> Result<(), String> {
+    fn all_return(&mut self, generation: Generation) -> Result<(), String> {
         let tally = &self.tally;
         let hosts = tally.locals + tally.dropped + tally.silent;
         let has_reason = hosts + tally.images + tally.refused + tally.unwritten > 0;
         let is_late = self.stored.committed.is_some() && generation > self.stored.generation;
-        if generation > self.stored.generation {
-            // Those that come back there say so again.
-            self.groups.all_return();
-        }
+        // Those that come back there say so again.
+        self.groups.all_return();
         match self.groups.are_several() && is_late && !has_reason {
             true => Err(format!("all ranks go back, to generation {generation}")),
             false => Ok(()),

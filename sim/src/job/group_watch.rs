@@ -5,8 +5,10 @@
 //! and reports. So nothing here depends on what central says about itself.
 
 use super::shape::Shape;
-use rejoin_channel_table::{Epoch, Incarnation, Rank};
-use rejoin_managers_protocol::manager_messages::{ProcessInstance, ToCentral, ToLocal};
+use rejoin_channel_table::{Epoch, ImageId, Incarnation, Rank};
+use rejoin_managers_protocol::manager_messages::{
+    FileMessage, ImageMessage, ProcessInstance, ToCentral, ToLocal,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What groups take turns with.
@@ -130,10 +132,15 @@ impl GroupWatch {
     /// A report comes to central: a rank has had its turn.
     pub fn reported(&mut self, report: &ToCentral) {
         let (turn, rank) = match report {
-            ToCentral::Imaged {
-                instance, epoch, ..
-            } => (Turn::Images(*epoch), instance.rank),
-            ToCentral::ImageNotStored { epoch, .. } => {
+            ToCentral::Image(ImageMessage::Taken {
+                instance,
+                image: ImageId::Checkpoint(epoch),
+                ..
+            }) => (Turn::Images(*epoch), instance.rank),
+            ToCentral::File(FileMessage::NotStored {
+                image: ImageId::Checkpoint(epoch),
+                ..
+            }) => {
                 // If the same images are tried again, all groups have their turn again.
                 self.turns.remove(&Turn::Files(*epoch));
                 return;

@@ -1,6 +1,6 @@
 //! Which hosts have copies of image files of other hosts, or the parities of several.
 
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{Epoch, ImageId, Rank};
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::manager_messages::KeptFile;
 use std::collections::BTreeMap;
@@ -22,8 +22,8 @@ pub(super) struct SimCopies {
 impl SimCopies {
     /// The host that has a whole copy or a parity of this rank's file, and the other ranks whose
     /// files are needed beside it.
-    pub fn of(&self, rank: Rank, epoch: Epoch) -> Option<(HostIndex, Vec<Rank>)> {
-        let mut copies = self.copies.iter().filter(|(file, _)| file.epoch == epoch);
+    pub fn of(&self, rank: Rank, image: ImageId) -> Option<(HostIndex, Vec<Rank>)> {
+        let mut copies = self.copies.iter().filter(|(file, _)| file.image == image);
         let is_meant = |copy: &SimCopy| copy.is_whole && copy.members.contains(&rank);
         let (_, copy) = copies.find(|(_, copy)| is_meant(copy))?;
         let others = copy.members.iter().copied().filter(|other| *other != rank);
@@ -34,7 +34,7 @@ impl SimCopies {
     pub fn begin(&mut self, host: HostIndex, members: Vec<Rank>, epoch: Epoch) -> KeptFile {
         let file = KeptFile {
             rank: members[0],
-            epoch,
+            image: ImageId::Checkpoint(epoch),
             is_parity: members.len() > 1,
         };
         let copy = SimCopy {
@@ -64,12 +64,12 @@ impl SimCopies {
         self.copies.retain(|_, copy| copy.host != host);
     }
 
-    /// This rank is on a host that may have a copy, and comes back from its image of this epoch:
+    /// This rank is on a host that may have a copy, and comes back from this image:
     /// the copy is its file now.
-    pub fn take_in(&mut self, host: HostIndex, rank: Rank, epoch: Option<Epoch>) {
+    pub fn take_in(&mut self, host: HostIndex, rank: Rank, image: Option<ImageId>) {
         let is_copy = |file: &KeptFile| file.rank == rank && !file.is_parity;
         self.copies.retain(|file, copy| {
-            let stays = copy.is_whole && Some(file.epoch) != epoch;
+            let stays = copy.is_whole && Some(file.image) != image;
             !is_copy(file) || copy.host != host || stays
         });
     }
@@ -82,7 +82,7 @@ impl SimCopies {
     /// The launch is over. The whole copies of this checkpoint stay. Returns them by host.
     pub fn keep(&mut self, epoch: Option<Epoch>) -> BTreeMap<HostIndex, Vec<KeptFile>> {
         self.copies
-            .retain(|file, copy| Some(file.epoch) == epoch && copy.is_whole);
+            .retain(|file, copy| file.image.checkpoint() == epoch && copy.is_whole);
         let mut by_host: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (file, copy) in &self.copies {
             by_host.entry(copy.host).or_default().push(*file);

@@ -11,7 +11,7 @@
 use super::logged_state::{State, mix, values};
 use super::work::{Work, WorkRequest};
 use crate::rng::Rng;
-use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_channel_table::{Epoch, ImageId, Incarnation, MoveNumber, Rank};
 use rejoin_managers_protocol::manager_messages::ProcessInstance;
 use std::collections::BTreeMap;
 
@@ -72,12 +72,10 @@ pub struct LoggedRing {
     /// So many ranks that follow one another are a recovery group.
     group: u32,
     members: Vec<Member>,
-    images: BTreeMap<(Rank, Epoch), State>,
+    images: BTreeMap<(Rank, ImageId), State>,
     /// What the files of these images lack: messages to the right neighbour up to this one, which
     /// its image of the same epoch has.
-    left_out: BTreeMap<(Rank, Epoch), u64>,
-    /// States with which ranks move.
-    saves: BTreeMap<(Rank, Epoch), State>,
+    left_out: BTreeMap<(Rank, ImageId), u64>,
     /// The values of each rank after each round, without any fault.
     values: Vec<Vec<u64>>,
     /// Rounds done more than once.
@@ -105,7 +103,6 @@ impl LoggedRing {
             members: vec![Member::default(); ranks as usize],
             images: BTreeMap::new(),
             left_out: BTreeMap::new(),
-            saves: BTreeMap::new(),
             values: values(ranks, rounds),
             repeated: 0,
             replayed: 0,
@@ -316,18 +313,14 @@ impl Work for LoggedRing {
     fn restore(
         &mut self,
         instance: ProcessInstance,
-        from: Epoch,
+        from: ImageId,
         is_file: bool,
     ) -> Result<(), String> {
         let of_rank = (instance.rank, from);
         let image = self.images.get(&of_rank).cloned();
-        let image = image.map(|state| State {
-            epoch: from,
-            ..state
-        });
+        let mut state = image.ok_or_else(|| format!("no state of {instance:?} in {from}"))?;
         // A rank that moves stays in its epoch.
-        let image = image.or_else(|| self.saves.get(&of_rank).cloned());
-        let mut state = image.ok_or_else(|| format!("no state of {instance:?} in epoch {from}"))?;
+        state.epoch = from.checkpoint().unwrap_or(state.epoch);
         if let Some(left_out) = self.left_out.get(&of_rank).filter(|_| is_file) {
             let before = state.released;
             state.leave_out(*left_out);
@@ -378,18 +371,19 @@ impl Work for LoggedRing {
         }
         let right = self.right_of(rank);
         let is_apart = right.0 / self.group != rank.0 / self.group;
-        let has_image = self.images.get(&(right, epoch)).filter(|_| is_apart);
+        let id = ImageId::Checkpoint(epoch);
+        let has_image = self.images.get(&(right, id)).filter(|_| is_apart);
         if let Some(theirs) = has_image {
-            self.left_out.insert((rank, epoch), theirs.heard);
+            self.left_out.insert((rank, id), theirs.heard);
         }
         let state = &mut self.members[rank.index()].state;
-        self.images.insert((rank, epoch), state.clone());
+        self.images.insert((rank, id), state.clone());
         state.epoch = epoch;
     }
 
-    fn save(&mut self, rank: Rank, number: Epoch) {
+    fn save(&mut self, rank: Rank, number: MoveNumber) {
         let state = self.members[rank.index()].state.clone();
-        self.saves.insert((rank, number), state);
+        self.images.insert((rank, ImageId::Move(number)), state);
     }
 
     fn group_committed(
@@ -399,7 +393,7 @@ impl Work for LoggedRing {
         rng: &mut Rng,
         requests: &mut WorkRequests,
     ) {
-        if let Some(image) = self.images.get(&(rank, epoch)) {
+        if let Some(image) = self.images.get(&(rank, ImageId::Checkpoint(epoch))) {
             let left = (self.left_of(rank), self.members[rank.index()].left);
             let release = RingMessage::Release(image.heard);
             self.tell(rank, left, release, rng, requests);
@@ -429,17 +423,17 @@ impl Work for LoggedRing {
         self.members[rank.index()].instance = None;
     }
 
-    fn forget(&mut self, rank: Rank, epoch: Epoch) {
-        self.images.remove(&(rank, epoch));
-        self.left_out.remove(&(rank, epoch));
-        self.saves.remove(&(rank, epoch));
+    fn forget(&mut self, rank: Rank, image: ImageId) {
+        self.images.remove(&(rank, image));
+        self.left_out.remove(&(rank, image));
     }
 
     fn committed(&self, epoch: Epoch) -> Result<(), String> {
         for rank in (0..self.members.len() as u32).map(Rank) {
             let left = self.left_of(rank);
             // One that was lost is reported later.
-            let images = [rank, left].map(|rank| self.images.get(&(rank, epoch)));
+            let id = ImageId::Checkpoint(epoch);
+            let images = [rank, left].map(|rank| self.images.get(&(rank, id)));
             let [Some(mine), Some(theirs)] = images else {
                 continue;
             };

@@ -47,11 +47,14 @@ use host_link::SimLink;
 use image_copies::SimCopies;
 use process_model::{Process, SimImage, SimRestore};
 use queue::Queue;
-use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_channel_table::{Epoch, ImageId, Incarnation, MoveNumber, Rank};
+use rejoin_managers_protocol::broadcast::Peer;
 use rejoin_managers_protocol::central::{self, AddedHost, Central, HostIndex, Job, Record};
+use rejoin_managers_protocol::central_lookups::CentralLookups;
 use rejoin_managers_protocol::detector::ProbeMessage;
 use rejoin_managers_protocol::lease::{DRIFT, STOPPING};
 use rejoin_managers_protocol::local::{self, Local};
+use rejoin_managers_protocol::lookup::LookupMessage;
 use rejoin_managers_protocol::manager_messages::{End, KeptFile, ProcessInstance, Time};
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_wire::FromManager;
@@ -86,6 +89,8 @@ enum Event<E> {
     Dialed(HostIndex, u32),
     /// What one local manager tells another arrives.
     Probed(HostIndex, HostIndex, ProbeMessage),
+    /// A question where a rank is, or an answer, arrives. `None`: central.
+    LookedUp(Peer, Peer, LookupMessage),
     /// The launcher reports that a local manager has ended.
     LocalEnded(HostIndex),
     /// A host notices that its link to central is gone.
@@ -101,9 +106,9 @@ enum Event<E> {
     /// An image has made a process.
     Restored(Key),
     /// The file of an image is whole.
-    Written(Rank, Epoch),
+    Written(Rank, ImageId),
     /// A host has loaded the image of a rank that is to move there.
-    Loaded(HostIndex, Rank, Epoch),
+    Loaded(HostIndex, Rank, MoveNumber),
     /// A copy of the file of an image is whole.
     Copied(KeptFile),
     /// A process that was told to retire is stopped.
@@ -173,6 +178,8 @@ pub struct JobWorld<W: Work> {
     central: Option<Central>,
     /// How often it crashed.
     boots: u32,
+    /// The cards that a run of central has told.
+    lookups: Option<(u32, CentralLookups)>,
     /// Central crashes after so many more effects.
     crashes: Option<u64>,
     /// How long central is down then.
@@ -187,14 +194,14 @@ pub struct JobWorld<W: Work> {
     /// Ranks that wait at images, or whose processes have ended there.
     paused: BTreeSet<Rank>,
     /// The latest image that a host loads, or has loaded, of a rank which is to move there.
-    loading: BTreeMap<(HostIndex, Rank), Epoch>,
+    loading: BTreeMap<(HostIndex, Rank), MoveNumber>,
     /// When the last message to a process arrives.
     heard: BTreeMap<Key, u64>,
     /// When messages come to a process that was suspended.
     delayed: BTreeMap<Key, u64>,
     /// The newest instance of each rank.
     instances: BTreeMap<Rank, ProcessInstance>,
-    images: BTreeMap<(Rank, Epoch), SimImage>,
+    images: BTreeMap<(Rank, ImageId), SimImage>,
     copies: SimCopies,
     /// The image that the last process of each rank came from which has started.
     origins: BTreeMap<Rank, Option<Epoch>>,
@@ -231,7 +238,7 @@ impl<W: Work> JobWorld<W> {
         let host = |(host, drift): (HostIndex, u64)| {
             let drift = drift as i64 - (most / 2) as i64;
             match host < used {
-                true => Host::new(&shape, drift, Time(0), SimLink::new(0)),
+                true => Host::new(&shape, (host, drift), Time(0), SimLink::new(0)),
                 false => Host::spare(drift),
             }
         };
@@ -251,6 +258,7 @@ impl<W: Work> JobWorld<W> {
             from: None,
             job: shape.job(),
             boots: 0,
+            lookups: None,
             crashes: None,
             outage: 0,
             tick: None,
@@ -379,6 +387,7 @@ impl<W: Work> JobWorld<W> {
             Event::Ends(key, End::Signaled(signal)) if *signal != KILL => Some(*key),
             // What comes for a rank between its two processes is kept by its sender.
             Event::Work(event) if self.is_paused(event) => return true,
+            Event::Work(event) if self.lacks_card(event) => return true,
             Event::Work(event) => self.work.rank_of(event).and_then(|rank| {
                 let process = self.worker(rank)?;
                 Some((rank, process.instance.incarnation))
@@ -403,6 +412,7 @@ impl<W: Work> JobWorld<W> {
                 Ok(())
             }
             Event::Probed(from, to, message) => self.probed(from, to, message),
+            Event::LookedUp(from, to, message) => self.looked_up(from, to, message),
             Event::LocalEnded(host) => self.local_ended(host),
             Event::CentralLost(host) => self.local(host, local::LocalInput::CentralLost),
             Event::TickCentral => {
@@ -458,10 +468,10 @@ impl<W: Work> JobWorld<W> {
     }
 
     /// A process has come of this image, and waits for the table: it has the content.
-    fn is_arriving(&self, rank: Rank, number: Epoch) -> bool {
+    fn is_arriving(&self, rank: Rank, image: ImageId) -> bool {
         let of_rank = (rank, Incarnation(0))..=(rank, Incarnation(u32::MAX));
         let mut processes = self.processes.range(of_rank).map(|(_, process)| process);
-        processes.any(|p| p.arrives == Some(number) && !p.has_work)
+        processes.any(|p| p.arrives.map(ImageId::Move) == Some(image) && !p.has_work)
     }
 
     /// The rank of this event waits at an image, and its successor has not begun.
@@ -470,9 +480,16 @@ impl<W: Work> JobWorld<W> {
         rank.is_some_and(|rank| self.paused.contains(&rank))
     }
 
-    /// The host that has a rank's image of this epoch.
-    fn image_home(&self, rank: Rank, epoch: Epoch) -> HostIndex {
-        let image = self.images.get(&(rank, epoch));
+    /// The process of this event waits for a card.
+    fn lacks_card(&self, event: &W::Event) -> bool {
+        let rank = self.work.rank_of(event).filter(|_| self.shape.lookups);
+        let process = rank.and_then(|rank| self.worker(rank));
+        process.is_some_and(|process| process.needs.is_some())
+    }
+
+    /// The host that has this image of a rank.
+    fn image_home(&self, rank: Rank, id: ImageId) -> HostIndex {
+        let image = self.images.get(&(rank, id));
         image.map_or_else(|| self.host_of(rank), |image| image.home)
     }
 

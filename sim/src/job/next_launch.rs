@@ -7,14 +7,19 @@ use super::host_link::SimLink;
 use super::process_model::SimImage;
 use super::work::Work;
 use super::{Event, Host, JobWorld, MILLI, Shape};
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{Epoch, ImageId, Rank};
 use rejoin_managers_protocol::central::{self, Central, HostIndex, Relaunch, StoredState};
 use rejoin_managers_protocol::local::{Local, LocalInput};
 use rejoin_managers_protocol::manager_messages::Time;
 
 impl Host {
     /// A host whose local manager begins now, with this link to central.
-    pub(super) fn new(shape: &Shape, drift: i64, now: Time, link: SimLink) -> Host {
+    pub(super) fn new(
+        shape: &Shape,
+        (number, drift): (HostIndex, i64),
+        now: Time,
+        link: SimLink,
+    ) -> Host {
         let mut local = Local::new();
         if let Some(terms) = shape.leases {
             local.use_leases(terms, now);
@@ -23,8 +28,7 @@ impl Host {
             }
         }
         if shape.lookups {
-            // There is no tree: each host gets the table.
-            local.use_lookups(0, shape.ranks());
+            local.use_lookups(number, shape.ranks());
         }
         Host {
             drift,
@@ -134,7 +138,10 @@ impl<W: Work> JobWorld<W> {
         for (number, host) in self.hosts.iter_mut().enumerate() {
             let now = Time(super::drive::clock(self.now, host.drift));
             *host = match next.placement.contains(&number) {
-                true => Host::new(&shape, host.drift, now, host.link.relaunched(boots)),
+                true => {
+                    let link = host.link.relaunched(boots);
+                    Host::new(&shape, (number, host.drift), now, link)
+                }
                 false => Host::spare(host.drift),
             };
         }
@@ -161,6 +168,7 @@ impl<W: Work> JobWorld<W> {
         for (host, found) in copies {
             self.local(host, LocalInput::CopiesFound(found))?;
         }
+        self.lookups = None;
         self.central = Some(Central::new(self.job.clone()));
         self.prepare_central();
         self.groups = GroupWatch::new(&self.shape);
@@ -170,7 +178,7 @@ impl<W: Work> JobWorld<W> {
     /// What outlives the processes of a launch: the files of this checkpoint.
     fn keep_files(&mut self, epoch: Option<Epoch>) {
         for ((rank, other), image) in std::mem::take(&mut self.images) {
-            if Some(other) == epoch {
+            if Some(other) == epoch.map(ImageId::Checkpoint) {
                 let in_memory = false;
                 let image = SimImage { in_memory, ..image };
                 self.images.insert((rank, other), image);

@@ -1,7 +1,7 @@
 //! The model of ranks' processes. A process takes an image on request, or when a peer is ahead of
 //! it. It sends messages until it is stopped. The model forgets processes that ended.
 
-use rejoin_channel_table::{Epoch, Generation};
+use rejoin_channel_table::{Epoch, Generation, ImageId, MoveNumber, Rank};
 use rejoin_managers_protocol::manager_messages::ProcessInstance;
 use rejoin_wire::{FromManager, ImageCost, ToManager};
 
@@ -50,14 +50,16 @@ pub struct Process {
     /// It has begun to end, and its manager has noticed.
     pub exiting: bool,
     /// It is to take an image of this number, because it moves, and to wait at it or to continue.
-    pub moving: Option<(Epoch, bool)>,
+    pub moving: Option<(MoveNumber, bool)>,
     /// It waits at its image of this number.
-    pub waits: Option<Epoch>,
+    pub waits: Option<MoveNumber>,
     /// It comes from its rank's image of this number, while its predecessor waits.
-    pub arrives: Option<Epoch>,
+    pub arrives: Option<MoveNumber>,
     /// The work of its rank is its own. That of a rank that moves is its predecessor's until it
     /// starts.
     pub has_work: bool,
+    /// It looks up the card of this rank, and does no work before it has it.
+    pub needs: Option<Rank>,
     /// It has come back with all messages that its rank retains.
     pub has_all: bool,
     /// It got this signal and ends of it before it does anything else.
@@ -88,6 +90,7 @@ impl Process {
             waits: None,
             arrives: None,
             has_work: true,
+            needs: None,
             has_all: false,
             asked: None,
         }
@@ -139,21 +142,21 @@ impl Process {
         acts && self.asked.is_none() && (!waits || self.repeats_reports())
     }
 
-    /// Its report of the image of this number, or that it can't take the image (`refuses`).
-    pub fn image_report(&self, number: Epoch, refuses: bool) -> ToManager {
+    /// Its report of this image, or that it can't take the image (`refuses`).
+    pub fn image_report(&self, image: ImageId, refuses: bool) -> ToManager {
         let generation = self.instance.generation;
         if refuses {
             return ToManager::NotImaged {
                 generation,
-                epoch: number,
+                image,
                 why: "it has threads".into(),
                 outlives: false,
             };
         }
         ToManager::Imaged {
             generation,
-            epoch: number,
-            pid: self.pid() + 1000 * number.0,
+            image,
+            pid: self.pid() + 1000 * image.parts().0,
             cost: ImageCost::default(),
             streams: [true; 2],
             caveats: Vec::new(),
@@ -211,12 +214,10 @@ pub const TERM: i32 = 15;
 pub struct SimRestore {
     /// The process instance to restore.
     pub instance: ProcessInstance,
-    /// The image's epoch.
-    pub epoch: Epoch,
+    /// The image.
+    pub image: ImageId,
     /// All ranks had been released before.
     pub alone: bool,
-    /// The rank moves.
-    pub moves: bool,
     /// It must retire as soon as it exists.
     pub stop: bool,
 }
@@ -251,6 +252,13 @@ pub enum SimFile {
     Partial,
     /// It outlives the frozen process.
     Whole,
+}
+
+impl SimRestore {
+    /// The rank moves.
+    pub fn moves(&self) -> bool {
+        self.image.checkpoint().is_none()
+    }
 }
 
 impl SimImage {

@@ -3,7 +3,7 @@
 use super::process_model::{Process, ProcessStep, SimFile, SimImage};
 use super::work::{Work, WorkRequest};
 use super::{Event, JobWorld, Key, MILLI};
-use rejoin_channel_table::{BusinessCard, Epoch, Incarnation, Rank};
+use rejoin_channel_table::{BusinessCard, Epoch, ImageId, Incarnation, MoveNumber, Rank};
 use rejoin_managers_protocol::local;
 use rejoin_managers_protocol::manager_messages::{End, ProcessInstance};
 use rejoin_wire::{FromManager, Limits, ToManager, VERSION};
@@ -129,6 +129,10 @@ impl<W: Work> JobWorld<W> {
         }
         if let FromManager::Begin { .. } = message {
             let rank = Rank((key.0.0 + self.shape.per_host) % self.shape.ranks());
+            // It does no work until it has this card.
+            if let Some(process) = self.processes.get_mut(&key) {
+                process.needs = Some(rank);
+            }
             let least = rejoin_channel_table::Incarnation(0);
             return self.send_to_local(key, ToManager::LookUp { rank, least });
         }
@@ -160,6 +164,10 @@ impl<W: Work> JobWorld<W> {
         if right && (asker.alone || asker.step > ProcessStep::WaitsForStart) {
             self.tally.cards += 1;
             let (other, incarnation) = (*rank, *incarnation);
+            if let Some(process) = self.processes.get_mut(&key) {
+                process.needs.take_if(|needed| *needed == other);
+            }
+            let asker = &self.processes[&key];
             if asker.has_work && asker.step > ProcessStep::WaitsForStart {
                 let mut requests = Vec::new();
                 self.work
@@ -217,17 +225,23 @@ impl<W: Work> JobWorld<W> {
     }
 
     /// A rank that is to move takes its image of this number, or can't. It may wait at it.
-    fn takes_image_of_move(&mut self, key: Key, number: Epoch, stops: bool) -> Result<(), String> {
+    fn takes_image_of_move(
+        &mut self,
+        key: Key,
+        number: MoveNumber,
+        stops: bool,
+    ) -> Result<(), String> {
         let refuse = self.tally.refuse();
         let home = self.home_of(key);
         let Some(process) = self.processes.get_mut(&key) else {
             return Ok(());
         };
         process.moving = None;
-        let message = process.image_report(number, refuse);
+        let id = ImageId::Move(number);
+        let message = process.image_report(id, refuse);
         if !refuse {
             let image = SimImage::of(process, home);
-            self.images.insert((key.0, number), image);
+            self.images.insert((key.0, id), image);
             if stops {
                 process.waits = Some(number);
                 self.paused.insert(key.0);
@@ -303,7 +317,7 @@ impl<W: Work> JobWorld<W> {
         }
         self.paused.remove(&key.0);
         self.work.ended(key.0);
-        self.work.restore(instance, number, false)?;
+        self.work.restore(instance, ImageId::Move(number), false)?;
         if let Some(process) = self.processes.get_mut(&key) {
             process.has_work = true;
         }
@@ -319,11 +333,12 @@ impl<W: Work> JobWorld<W> {
         process.epoch = epoch;
         process.order = process.order.filter(|order| *order > epoch);
         let image = SimImage::of(process, home);
-        let message = process.image_report(epoch, refuse);
+        let id = ImageId::Checkpoint(epoch);
+        let message = process.image_report(id, refuse);
         match refuse {
-            true => self.work.forget(key.0, epoch),
+            true => self.work.forget(key.0, id),
             false => {
-                self.images.insert((key.0, epoch), image);
+                self.images.insert((key.0, id), image);
             }
         }
         self.send_to_local(key, message)
@@ -426,37 +441,40 @@ impl<W: Work> JobWorld<W> {
             return Ok(());
         };
         let host = self.home_of(key);
-        if host != self.host_of(key.0) && !restore.moves {
+        if host != self.host_of(key.0) && !restore.moves() {
             return self.not_restored(key, restore.stop, "it is on another host by now");
         }
-        if !restore.moves {
+        if !restore.moves() {
             self.displace(key)?;
         }
-        let is_here = |image: &&mut SimImage| image.home == host || restore.moves;
-        if let Some(image) = self.images.get_mut(&(key.0, restore.epoch)).filter(is_here) {
+        let is_here = |image: &&mut SimImage| image.home == host || restore.moves();
+        if let Some(image) = self.images.get_mut(&(key.0, restore.image)).filter(is_here) {
             // What is in memory from now on lacks what the file lacks.
-            image.is_of_file |= !image.in_memory && !restore.moves;
+            image.is_of_file |= !image.in_memory && !restore.moves();
             let is_file = image.is_of_file;
             image.in_memory = true;
             image.home = host;
             let image = *image;
-            self.interrupt_writing(key.0, restore.epoch)?;
+            self.interrupt_writing(key.0, restore.image)?;
             if restore.alone && image.step != ProcessStep::WaitsForAll {
                 return Err("alone back to before MPI_Finalize".into());
             }
-            let from = Some(restore.epoch);
+            let from = restore.image.checkpoint();
             let mut process = Process::new(restore.instance, ProcessStep::Back, image.step, from);
             process.alone = restore.alone;
-            if restore.moves {
+            if restore.moves() {
                 self.loading.remove(&(host, key.0));
                 (process.from, process.epoch) = (image.from, image.epoch);
-                (process.arrives, process.has_work) = (from, false);
+                process.has_work = false;
+            }
+            if let ImageId::Move(number) = restore.image {
+                process.arrives = Some(number);
             }
             let pid = process.pid();
             if process.has_work {
                 self.paused.remove(&key.0);
                 self.work
-                    .restore(restore.instance, restore.epoch, is_file)?;
+                    .restore(restore.instance, restore.image, is_file)?;
                 process.has_all = !self.work.lacks(key.0);
             }
             self.add_process(process)?;
@@ -481,9 +499,9 @@ impl<W: Work> JobWorld<W> {
     }
 
     /// The process of an image ends. The image outlives it in a whole file.
-    pub(super) fn lose_image(&mut self, rank: Rank, epoch: Epoch) -> Result<(), String> {
-        let home = self.image_home(rank, epoch);
-        let image = self.images.get_mut(&(rank, epoch));
+    pub(super) fn lose_image(&mut self, rank: Rank, id: ImageId) -> Result<(), String> {
+        let home = self.image_home(rank, id);
+        let image = self.images.get_mut(&(rank, id));
         let Some(image) = image.filter(|image| image.in_memory) else {
             return Ok(());
         };
@@ -492,10 +510,10 @@ impl<W: Work> JobWorld<W> {
             self.tally.outlived += 1;
             return Ok(());
         }
-        self.images.remove(&(rank, epoch));
+        self.images.remove(&(rank, id));
         self.tally.images += 1;
         self.groups.fails(rank);
-        self.work.forget(rank, epoch);
-        self.local(home, local::LocalInput::ImageEnded(rank, epoch))
+        self.work.forget(rank, id);
+        self.local(home, local::LocalInput::ImageEnded(rank, id))
     }
 }

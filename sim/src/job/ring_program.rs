@@ -5,7 +5,7 @@
 
 use super::work::{Work, WorkRequest};
 use crate::rng::Rng;
-use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
+use rejoin_channel_table::{Epoch, Generation, ImageId, Incarnation, MoveNumber, Rank};
 use rejoin_managers_protocol::manager_messages::ProcessInstance;
 use std::collections::BTreeMap;
 
@@ -42,9 +42,7 @@ pub struct Ring {
     /// Longest time of a round, in nanoseconds.
     round: u64,
     members: Vec<Member>,
-    images: BTreeMap<(Rank, Epoch), State>,
-    /// States with which ranks move.
-    saves: BTreeMap<(Rank, Epoch), State>,
+    images: BTreeMap<(Rank, ImageId), State>,
     answers: Vec<u64>,
     /// Rounds done more than once.
     pub repeated: u64,
@@ -89,7 +87,6 @@ impl Ring {
             round,
             members: vec![member; ranks as usize],
             images: BTreeMap::new(),
-            saves: BTreeMap::new(),
             answers: (0..ranks).map(answer).collect(),
             repeated: 0,
         }
@@ -146,17 +143,13 @@ impl Work for Ring {
     fn restore(
         &mut self,
         instance: ProcessInstance,
-        from: Epoch,
+        from: ImageId,
         _is_file: bool,
     ) -> Result<(), String> {
-        let image = self.images.get(&(instance.rank, from));
-        let image = image.map(|state| State {
-            epoch: from,
-            ..*state
-        });
+        let image = self.images.get(&(instance.rank, from)).copied();
+        let mut state = image.ok_or_else(|| format!("no state of {instance:?} in {from}"))?;
         // A rank that moves stays in its epoch.
-        let image = image.or(self.saves.get(&(instance.rank, from)).copied());
-        let state = image.ok_or_else(|| format!("no state of {instance:?} in epoch {from}"))?;
+        state.epoch = from.checkpoint().unwrap_or(state.epoch);
         let member = &mut self.members[instance.rank.index()];
         self.repeated += member.state.done.saturating_sub(state.done);
         *member = Member {
@@ -249,14 +242,15 @@ impl Work for Ring {
     fn enter(&mut self, rank: Rank, epoch: Epoch) {
         let state = &mut self.members[rank.index()].state;
         if epoch > state.epoch {
-            self.images.insert((rank, epoch), *state);
+            self.images
+                .insert((rank, ImageId::Checkpoint(epoch)), *state);
             state.epoch = epoch;
         }
     }
 
-    fn save(&mut self, rank: Rank, number: Epoch) {
+    fn save(&mut self, rank: Rank, number: MoveNumber) {
         let state = self.members[rank.index()].state;
-        self.saves.insert((rank, number), state);
+        self.images.insert((rank, ImageId::Move(number)), state);
     }
 
     fn update(
@@ -273,16 +267,16 @@ impl Work for Ring {
         self.members[rank.index()].instance = None;
     }
 
-    fn forget(&mut self, rank: Rank, epoch: Epoch) {
-        self.images.remove(&(rank, epoch));
-        self.saves.remove(&(rank, epoch));
+    fn forget(&mut self, rank: Rank, image: ImageId) {
+        self.images.remove(&(rank, image));
     }
 
     fn committed(&self, epoch: Epoch) -> Result<(), String> {
         let size = self.members.len() as u32;
         for rank in 0..size {
             let left = Rank((rank + size - 1) % size);
-            let images = [Rank(rank), left].map(|r| self.images.get(&(r, epoch)));
+            let id = ImageId::Checkpoint(epoch);
+            let images = [Rank(rank), left].map(|r| self.images.get(&(r, id)));
             // One that was lost is reported later.
             if let [Some(mine), Some(theirs)] = images
                 && mine.heard > theirs.done

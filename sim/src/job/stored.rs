@@ -1,8 +1,10 @@
 //! The records that central stores, and a check of them.
 
 use super::process_model::{SimFile, SimImage};
-use rejoin_channel_table::{Epoch, Generation, Rank};
-use rejoin_managers_protocol::central::{HostIndex, RankMove, Record, Relaunch};
+use rejoin_channel_table::{Epoch, Generation, ImageId, MoveNumber, Rank};
+use rejoin_managers_protocol::central::{
+    HostIndex, RankMove, Record, Relaunch, Return, ReturnScope,
+};
 use rejoin_managers_protocol::levels::Level;
 use rejoin_managers_protocol::manager_messages::ToLocal;
 use rejoin_managers_protocol::verdict::Verdict;
@@ -43,9 +45,9 @@ pub struct Stored {
     /// The last checkpoints of recovery groups in each generation, by their first ranks.
     pub of_groups: BTreeMap<(Generation, Rank), Epoch>,
     /// The last moves that were ordered.
-    pub moving: Option<(Epoch, Vec<RankMove>)>,
-    /// The numbers of all images with which ranks have moved, or were to.
-    pub moved_with: BTreeSet<Epoch>,
+    pub moving: Option<(MoveNumber, Vec<RankMove>)>,
+    /// The last number of an image with which a rank was to move.
+    pub moved_with: Option<MoveNumber>,
     /// The next launch.
     pub relaunching: Option<Relaunch>,
     /// The checkpoint from whose files this launch has begun.
@@ -79,7 +81,7 @@ impl Stored {
             left: BTreeSet::new(),
             of_groups: BTreeMap::new(),
             moving: None,
-            moved_with: BTreeSet::new(),
+            moved_with: None,
             relaunching: None,
             began_from: None,
         }
@@ -113,7 +115,7 @@ impl Stored {
         &mut self,
         record: Record,
         ranks: u32,
-        images: &BTreeMap<(Rank, Epoch), SimImage>,
+        images: &BTreeMap<(Rank, ImageId), SimImage>,
         lost: bool,
     ) -> Result<(), String> {
         match record {
@@ -122,28 +124,17 @@ impl Stored {
                 self.ordered = epoch;
             }
             Record::Committed { epoch, level, .. } => {
-                let there: Vec<SimImage> = (0..ranks)
-                    .filter_map(|rank| images.get(&(Rank(rank), epoch)).copied())
-                    .collect();
-                check(
-                    lost || there.len() == ranks as usize,
-                    "a commit without an image",
-                )?;
+                let image = |rank| images.get(&(Rank(rank), ImageId::Checkpoint(epoch)));
+                let there: Vec<SimImage> = (0..ranks).filter_map(image).copied().collect();
+                let is_whole = there.len() == ranks as usize;
+                check(lost || is_whole, "a commit without an image")?;
                 self.committed_on(level, epoch, &there, lost)?;
             }
             Record::RegionsCommitted { epochs } => {
                 let is_numbered = epochs.newest <= Some(self.ordered);
                 check(is_numbered, "a commit without a number")?;
             }
-            Record::Restoring {
-                generation,
-                epoch,
-                placement,
-                ..
-            } => {
-                self.has_unsaid_places = placement.is_some();
-                self.store_rollback(generation, epoch, lost)?;
-            }
+            Record::Return(back) => self.store_return(*back, lost)?,
             Record::Finalized { .. } => self.finalized = true,
             Record::Stopping { request, .. } => {
                 let from = request.map(|request| request.from());
@@ -165,7 +156,9 @@ impl Stored {
                 check(self.decided, "a relaunch before the end is decided")?;
                 self.relaunching = Some(next);
             }
-            Record::Moving { .. } | Record::Moved { .. } => self.store_move(record)?,
+            Record::Moving { .. } | Record::MoveNumbered(_) | Record::Moved { .. } => {
+                self.store_move(record)?;
+            }
             Record::Began { .. }
             | Record::Draining(_)
             | Record::HostAdded { .. }
@@ -174,20 +167,8 @@ impl Stored {
             | Record::Memory(_)
             | Record::Interrupted { .. }
             | Record::Passed { .. } => {}
-            of_group => self.store_of_group(of_group, images, lost)?,
-        }
-        Ok(())
-    }
-
-    fn store_of_group(
-        &mut self,
-        record: Record,
-        images: &BTreeMap<(Rank, Epoch), SimImage>,
-        lost: bool,
-    ) -> Result<(), String> {
-        match record {
             Record::GroupCommitted { rank, epoch, .. } => {
-                let there = lost || images.contains_key(&(rank, epoch));
+                let there = lost || images.contains_key(&(rank, ImageId::Checkpoint(epoch)));
                 check(there, "a commit of a group without an image")?;
                 let before = self.of_groups.insert((self.generation, rank), epoch);
                 let falls_back = [self.file, self.partner].contains(&Some(epoch));
@@ -196,42 +177,45 @@ impl Stored {
                     "a group commits an older checkpoint",
                 )?;
             }
-            Record::GroupRestoring { ranks, .. } => {
-                let now = self.generation;
-                let has_image = |(rank, _): &(Rank, _)| self.of_groups.contains_key(&(now, *rank));
-                check(ranks.iter().any(has_image), "a group without a checkpoint")?;
-            }
-            _ => {}
         }
         Ok(())
     }
 
-    fn store_rollback(
-        &mut self,
-        generation: Generation,
-        epoch: Option<Epoch>,
-        lost: bool,
-    ) -> Result<(), String> {
-        self.moving = None;
-        self.goes_back(epoch, lost)?;
-        if self.finalized {
-            let same = generation == self.generation;
-            check(same, "who comes back alone begins no generation")?;
-        } else {
-            check(generation > self.generation, "a generation is used twice")?;
-            self.origins.insert(generation, epoch);
+    fn store_return(&mut self, back: Return, lost: bool) -> Result<(), String> {
+        match back.scope {
+            ReturnScope::All => {
+                check(!self.finalized, "all come back after the release")?;
+                let is_new = back.generation > self.generation;
+                check(is_new, "a generation is used twice")?;
+                self.origins.insert(back.generation, back.from);
+            }
+            ReturnScope::Groups => {
+                let now = self.generation;
+                let has_image = |(rank, _): &(Rank, _)| self.of_groups.contains_key(&(now, *rank));
+                let any = back.ranks.iter().any(has_image);
+                return check(any, "a group without a checkpoint");
+            }
+            ReturnScope::Finalized => {
+                check(self.finalized, "one comes back before the release")?;
+                let same = back.generation == self.generation && back.ranks.len() == 1;
+                check(same, "who comes back alone begins no generation")?;
+            }
         }
-        self.generation = generation;
+        self.has_unsaid_places = back.placement.is_some();
+        self.moving = None;
+        self.goes_back(back.from, lost)?;
+        self.generation = back.generation;
         Ok(())
     }
 
     fn store_move(&mut self, record: Record) -> Result<(), String> {
         match record {
             Record::Moving { number, moves, .. } => {
-                check(number == self.ordered, "moves without a number")?;
+                self.numbers_move(number)?;
                 check(!self.finalized, "moves after the release")?;
                 self.moving = Some((number, moves));
             }
+            Record::MoveNumbered(number) => self.numbers_move(number)?,
             Record::Moved { number, moved, .. } => {
                 let ordered = self.moving.as_ref();
                 let ordered = ordered.is_some_and(|(n, all)| *n <= number && all.contains(&moved));
@@ -240,6 +224,13 @@ impl Stored {
             }
             _ => {}
         }
+        Ok(())
+    }
+
+    fn numbers_move(&mut self, number: MoveNumber) -> Result<(), String> {
+        check(Some(number) > self.moved_with, "a number is used twice")?;
+        check(number.after <= self.ordered, "a move after no checkpoint")?;
+        self.moved_with = Some(number);
         Ok(())
     }
 
@@ -336,10 +327,26 @@ impl Stored {
     }
 
     /// Ranks move with images of this number.
-    pub fn is_move(&self, number: Option<Epoch>) -> bool {
+    pub fn is_move(&self, number: MoveNumber) -> bool {
         let moving = self.moving.as_ref();
         // Each copy ahead has a number of its own, and so has the last image.
-        moving.is_some_and(|(first, _)| number >= Some(*first) && number <= Some(self.ordered))
+        moving.is_some_and(|(first, _)| number >= *first && Some(number) <= self.moved_with)
+    }
+
+    /// Some group has committed this checkpoint last.
+    fn is_of_group(&self, epoch: Epoch) -> bool {
+        self.of_groups.values().any(|of| *of == epoch)
+    }
+
+    /// Whether ranks may come back from this image, or begin anew.
+    fn is_known(&self, from: Option<ImageId>) -> bool {
+        match from {
+            None => self.committed.is_none(),
+            Some(ImageId::Move(number)) => self.is_move(number),
+            Some(ImageId::Checkpoint(epoch)) => {
+                Some(epoch) == self.committed || self.is_of_group(epoch)
+            }
+        }
     }
 
     /// Whether a central manager that reads these records expects the order.
@@ -367,21 +374,17 @@ impl Stored {
                 now(generation) && stored && writing && copying && abandoned <= self.ordered
             }
             ToLocal::Restore {
-                generation, epoch, ..
-            } => {
-                let of_group = |epoch| self.of_groups.values().any(|of| Some(*of) == epoch);
-                let known = epoch == self.committed || self.is_move(epoch) || of_group(epoch);
-                now(generation) && known
-            }
+                generation, from, ..
+            } => now(generation) && self.is_known(from),
             ToLocal::CommitGroup {
                 generation, epoch, ..
-            } => now(generation) && self.of_groups.values().any(|of| *of == epoch),
+            } => now(generation) && self.is_of_group(epoch),
             ToLocal::Move {
                 instance, number, ..
-            } => now(instance.generation) && self.is_move(Some(number)),
+            } => now(instance.generation) && self.is_move(number),
             ToLocal::Load {
                 generation, number, ..
-            } => now(generation) && self.is_move(Some(number)),
+            } => now(generation) && self.is_move(number),
             ToLocal::Update { instance, .. } => now(instance.generation),
             ToLocal::RegionsNumber {
                 generation, epoch, ..

@@ -1,7 +1,7 @@
 //! The computation of the ranks: the part of their processes that managers do not know.
 
 use crate::rng::Rng;
-use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_channel_table::{Epoch, ImageId, Incarnation, MoveNumber, Rank};
 use rejoin_managers_protocol::manager_messages::ProcessInstance;
 
 /// A request of the program to the simulated world.
@@ -23,14 +23,14 @@ pub trait Work {
     /// A process begins at the program's start.
     fn begin(&mut self, instance: ProcessInstance);
 
-    /// A process begins from its rank's image of an epoch: from the file, or from memory.
+    /// A process begins from this image of its rank: from the file, or from memory.
     ///
     /// # Errors
     /// There is none.
     fn restore(
         &mut self,
         instance: ProcessInstance,
-        from: Epoch,
+        from: ImageId,
         is_file: bool,
     ) -> Result<(), String>;
 
@@ -66,7 +66,7 @@ pub trait Work {
     fn enter(&mut self, rank: Rank, epoch: Epoch);
 
     /// A rank takes an image of this number, with which it moves, and enters no epoch.
-    fn save(&mut self, rank: Rank, number: Epoch);
+    fn save(&mut self, rank: Rank, number: MoveNumber);
 
     /// A rank learns that peers of its recovery group need retain nothing that the images of this
     /// checkpoint have.
@@ -94,7 +94,7 @@ pub trait Work {
     fn ended(&mut self, rank: Rank);
 
     /// An image is dropped or lost.
-    fn forget(&mut self, rank: Rank, epoch: Epoch);
+    fn forget(&mut self, rank: Rank, image: ImageId);
 
     /// The job would now roll back to every rank's image of this epoch.
     ///

@@ -3,7 +3,7 @@
 use super::Hosts;
 use crate::job::happened;
 use crate::processes::{children, kill, state};
-use crate::{Finished, Run, finish, program};
+use crate::{Finished, Run, answers, finish, program};
 use serde_json::Value;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -131,11 +131,12 @@ impl Job {
         hosts.folder().join("gate")
     }
 
-    /// The same as fast as it goes, for its output.
+    /// The output of the same as fast as it goes.
     pub fn undisturbed(hosts: &Hosts, options: &[&str]) -> Finished {
-        let done = Job::start(hosts, options, jacobi).end();
-        good(&done);
-        done
+        let what = format!("2000 steps, {options:?}");
+        answers::undisturbed(&program("jacobi"), &what, || {
+            Job::start(hosts, options, jacobi).end()
+        })
     }
 
     /// One of a program with its arguments.

@@ -17,10 +17,10 @@ fn has(args: &[&str]) -> bool {
 pub fn memory(c: &Setting) -> Result<()> {
     if !has(&["+nightly", "--version"]) {
         let why = "no nightly toolchain: neither Miri nor the address sanitizer can run";
-        return c.skipped.note("memory", why);
+        return c.shared.skipped.note("memory", why);
     }
     let miri = ["+nightly", "miri", "--version"];
-    if c.install && !has(&miri) {
+    if c.shared.install && !has(&miri) {
         println!("installing Miri");
         let mut rustup = Command::new("rustup");
         rustup.args([
@@ -32,7 +32,7 @@ pub fn memory(c: &Setting) -> Result<()> {
             "rust-src",
         ]);
         // Only the sanitizer runs where there is no network.
-        let _ = Setting::new(true, 5, &c.skipped)?.run(&mut rustup);
+        let _ = Setting::new(5, &c.shared)?.run(&mut rustup);
     }
     let mut commands = vec![sanitizer(c)];
     if has(&miri) {
@@ -40,7 +40,7 @@ pub fn memory(c: &Setting) -> Result<()> {
     } else {
         let why =
             "Miri cannot be installed for the nightly toolchain; only the address sanitizer ran";
-        c.skipped.note("miri", why)?;
+        c.shared.skipped.note("miri", why)?;
     }
     c.run_all(&mut commands)
 }
@@ -79,7 +79,7 @@ fn sanitizer(c: &Setting) -> Command {
 pub fn fuzz(c: &Setting) -> Result<()> {
     if !has(&["+nightly", "--version"]) {
         let why = "no nightly toolchain: only the decoders' property tests ran (`units`)";
-        return c.skipped.note("fuzz", why);
+        return c.shared.skipped.note("fuzz", why);
     }
     installed(c, "cargo-fuzz", &["fuzz", "--version"])?;
     let listed = Command::new("cargo")
@@ -88,7 +88,7 @@ pub fn fuzz(c: &Setting) -> Result<()> {
         .output()?;
     let status = listed.status;
     ensure!(status.success(), "cargo fuzz list ended with {status}");
-    c.run(&mut fuzzing(c, "build"))?;
+    c.compile(&mut [fuzzing(c, "build")])?;
     let limits = ["-max_total_time=6", "-rss_limit_mb=2048", "-verbosity=0"];
     let targets = String::from_utf8_lossy(&listed.stdout).into_owned();
     let targets: Vec<_> = targets.lines().collect();
@@ -127,7 +127,7 @@ pub fn licences(c: &Setting) -> Result<()> {
     // The database comes from the network, and is the only part that needs it.
     if !has(&["deny", "fetch", "db"]) {
         let why = "the database of advisories cannot be fetched";
-        return c.skipped.note("advisories", why);
+        return c.shared.skipped.note("advisories", why);
     }
     c.run(&mut cargo(c, &["deny", "check", "advisories"]))
 }
@@ -138,7 +138,10 @@ fn installed(c: &Setting, name: &str, shows: &[&str]) -> Result<()> {
     if has(shows) {
         return Ok(());
     }
-    ensure!(c.install, "{name} is missing");
+    ensure!(c.shared.install, "{name} is missing");
     println!("installing {name}");
-    c.run(&mut cargo(c, &["install", "--locked", "--debug", name]))
+    let mut install = cargo(c, &["install", "--locked", "--debug", name]);
+    // Nobody looks for a fault in it.
+    install.env("CARGO_PROFILE_DEV_DEBUG", "0");
+    c.compile(&mut [install])
 }

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::rc::Rc;
 
-use rejoin_mpi::datatype::Datatype;
+use rejoin_mpi::datatype::{Datatype, Named};
 use rejoin_mpi::op::{Builtin, Op};
 use rejoin_mpi::p2p::Typed;
 use rejoin_mpi::{Communicator, Error, ErrorClass, Result, check};
@@ -60,7 +60,8 @@ pub(crate) fn distinct_blocks<'a>(
 #[inline(always)]
 unsafe fn typed(address: Address, count: i64, datatype: Rc<Datatype>) -> Result<Typed> {
     check::count(count)?;
-    if is_in_place(address) {
+    // Without elements the address does not matter.
+    if is_in_place(address) && count > 0 {
         return Err(buffer_error("MPI_IN_PLACE is not allowed here"));
     }
     // Derived types may hold absolute addresses (MPI_BOTTOM).
@@ -163,18 +164,19 @@ impl<'a> Args<'a> {
         displacements: Counts,
         datatypes: *const MPI_Datatype,
     ) -> Result<Vec<Typed>> {
-        if datatypes.is_null() {
-            return Err(arg_error("the array of datatypes is null"));
-        }
         // SAFETY: the arrays have an element for each rank.
         unsafe {
             self.blocks(address, counts, displacements, |i| {
+                if datatypes.is_null() {
+                    return Err(arg_error("the array of datatypes is null"));
+                }
                 let datatype = self.mpi.datatypes.committed(datatypes.add(i).read())?;
                 Ok((datatype, 1))
             })
         }
     }
 
+    /// The blocks. Of one without elements neither displacement nor datatype matters.
     unsafe fn blocks(
         &self,
         address: Address,
@@ -182,17 +184,29 @@ impl<'a> Args<'a> {
         displacements: Counts,
         datatype: impl Fn(usize) -> Result<(Rc<Datatype>, i64)>,
     ) -> Result<Vec<Typed>> {
-        if counts.is_null() || displacements.is_null() {
-            return Err(arg_error("the array of counts or displacements is null"));
-        }
-        if is_in_place(address) {
-            return Err(buffer_error("MPI_IN_PLACE is not allowed here"));
+        if counts.is_null() {
+            return Err(arg_error("the array of counts is null"));
         }
         let mut blocks = Vec::with_capacity(self.comm.size());
         for i in 0..self.comm.size() {
+            // SAFETY: the array has an element for each rank.
+            let count = unsafe { counts.get(i) };
+            if count == 0 {
+                let none = datatype(i).map(|(datatype, _)| datatype);
+                let none = none.unwrap_or_else(|_| Datatype::named(Named::Byte));
+                // SAFETY: there are no elements.
+                blocks.push(unsafe { Typed::new(std::ptr::null_mut(), 0, none) });
+                continue;
+            }
+            if displacements.is_null() {
+                return Err(arg_error("the array of displacements is null"));
+            }
             let (datatype, unit) = datatype(i)?;
-            // SAFETY: the arrays have an element for each rank.
-            let (count, at) = unsafe { (counts.get(i), displacements.get(i)) };
+            // SAFETY: as above.
+            let at = unsafe { displacements.get(i) };
+            if is_in_place(address) {
+                return Err(buffer_error("MPI_IN_PLACE is not allowed here"));
+            }
             let bytes = at.wrapping_mul(unit) as isize;
             let start = if address.is_null() {
                 std::ptr::with_exposed_provenance(bytes as usize)

@@ -163,7 +163,7 @@ pub unsafe fn reduce_local(
         return Err(Error::new(ErrorClass::Buffer, "a buffer is null"));
     }
     let in_place = [inbuf, inoutbuf.cast_const()].map(is_in_place);
-    if in_place.contains(&true) {
+    if bytes > 0 && in_place.contains(&true) {
         let text = "MPI_IN_PLACE is not allowed here";
         return Err(Error::new(ErrorClass::Buffer, text));
     }

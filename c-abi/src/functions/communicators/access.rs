@@ -171,7 +171,7 @@ pub unsafe fn comm_get_info(
     comm: MPI_Comm,
     info_used: *mut MPI_Info,
 ) -> Result<()> {
-    let copy = mpi.comms.get(comm)?.info().dup();
+    let copy = mpi.comms.get(comm)?.info().dup().with_memory_kinds()?;
     // SAFETY: the caller's.
     unsafe { crate::functions::info::give(mpi, info_used, copy) }
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use rejoin_mpi::{Info, Result, decide};
+use rejoin_mpi::{Info, MACHINE, Result, decide};
 
 use crate::constants::*;
 use crate::functions::processes::init::is_main;
@@ -48,13 +48,13 @@ pub unsafe fn get_library_version(
 }
 
 /// `MPI_Get_hw_resource_info` (MPI-5.0 §9.1.2): the kinds of hardware that `MPI_Comm_split_type`
-/// knows. Every process lies within one memory.
+/// knows, by their URIs. Every process is restricted to one machine.
 ///
 /// # Safety
 /// `hw_info` is null or valid.
 pub unsafe fn get_hw_resource_info(mpi: &AbiState, hw_info: *mut MPI_Info) -> Result<()> {
     let info = Info::new();
-    info.set("mpi_shared_memory", "true")?;
+    info.set(MACHINE, "true")?;
     // SAFETY: the caller's.
     unsafe { crate::functions::info::give(mpi, hw_info, info) }
 }

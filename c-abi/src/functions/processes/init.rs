@@ -116,7 +116,7 @@ pub(crate) fn open(mpi: &AbiState, level: c_int) -> Result<c_int> {
     match mpi.core.get() {
         None => {
             let core = start_core(mpi)?;
-            image::accept_checkpoints(&core)?;
+            core.accept_checkpoints(callback::is_inside)?;
             let _ = mpi.core.set(core);
             // SAFETY: the handler is async-signal-safe. Without memory for it, forked children stay
             // unnoticed.
@@ -239,6 +239,7 @@ pub fn abort(mpi: &AbiState, comm: MPI_Comm, errorcode: c_int) -> Result<()> {
         abort::abort_inside(mpi, errorcode);
     }
     let place = match mpi.comms.get(comm) {
+        Ok(c) if c.name().is_empty() => " on a communicator without a name".to_owned(),
         Ok(c) => format!(" on {}", c.name()),
         Err(_) if library_state::is_running() => " on an unknown communicator".to_owned(),
         Err(_) => String::new(),

@@ -90,7 +90,7 @@ pub unsafe fn session_get_info(
     info_used: *mut MPI_Info,
 ) -> Result<()> {
     let level = mpi.sessions.get(session)?.level;
-    let used = Info::new();
+    let used = Info::new().with_memory_kinds()?;
     if let Some((name, _)) = LEVELS.iter().find(|l| l.1 == level) {
         used.set("thread_level", name)?;
     }

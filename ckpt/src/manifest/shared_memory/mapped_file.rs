@@ -9,7 +9,7 @@ use super::super::positioned::{read_at, write_at};
 use super::file_share::FileShare;
 use super::new_file;
 use super::other_mappers::{File, MappedPart, RankMappers};
-use crate::error::{NotShared, Refused};
+use crate::error::{NotShared, Refused, WhyShared};
 use crate::{host_barrier, proc, sys};
 
 /// A candidate, before its contents are read.
@@ -85,18 +85,18 @@ impl SharedFile {
         let origin = origin(found).ok_or_else(|| Refused::SharedMemory {
             bytes: found.bytes,
             name: String::from_utf8_lossy(found.name).into_owned(),
+            why: WhyShared::Kind,
         })?;
         let mut one = Self::new(file, origin);
         one.ranges = ranges;
         let Origin::File(path) = &one.origin else {
             return match others.of_file(file).next() {
-                Some(_) => Err(one.refused()),
+                Some(_) => Err(one.refused(WhyShared::Nameless)),
                 None => Ok(Some(one)),
             };
         };
-        let Ok(status) = sys::path_status(path) else {
-            return Err(one.refused());
-        };
+        let status = sys::path_status(path);
+        let status = status.map_err(|errno| one.refused(WhyShared::Unread { errno }))?;
         if host_barrier::may_have_other_hosts() && !file_system_is_of_one_host(path) {
             return Err(Refused::SharedWithHosts {
                 bytes: one.bytes(),
@@ -121,10 +121,11 @@ impl SharedFile {
             .sum()
     }
 
-    pub fn refused(&self) -> Refused {
+    pub fn refused(&self, why: WhyShared) -> Refused {
         Refused::SharedMemory {
             bytes: self.bytes(),
             name: self.name(),
+            why,
         }
     }
 
@@ -134,6 +135,11 @@ impl SharedFile {
             name: self.name(),
             is_file: matches!(self.origin, Origin::File(_)),
         }
+    }
+
+    /// Whether it is no file with a name.
+    pub fn is_memory(&self) -> bool {
+        matches!(self.origin, Origin::Memory(_))
     }
 
     /// Whether ranks of this host share it.
@@ -439,11 +445,30 @@ pub(super) fn origin(found: &Candidate<'_>) -> Option<Origin> {
         return CString::new(name).ok().map(Origin::Memory);
     }
     let is_device = name.starts_with(b"/dev/") && !name.starts_with(b"/dev/shm/");
-    if is_device || !name.starts_with(b"/") {
+    // Files of the system itself, which are in no folder.
+    let is_systems = name.starts_with(b"/SYSV") || name.starts_with(b"/[");
+    if is_device || is_systems || !name.starts_with(b"/") {
         return None;
     }
     let path = CString::new(name).ok()?;
-    (sys::status_of(&path) == Ok(found.file)).then_some(Origin::File(path))
+    if sys::status_of(&path) == Ok(found.file) {
+        return Some(Origin::File(path));
+    }
+    let (folder, last) = parts(name.strip_suffix(b" (deleted)")?);
+    // The C library makes a semaphore under a first name, which it removes when it has another.
+    let other = sys::name_in(&CString::new(folder).ok()?, found.file.1);
+    let other = other.and_then(|other| CString::new([folder, &other].concat()).ok());
+    let is_same = |path: &CString| sys::status_of(path) == Ok(found.file);
+    other.filter(is_same).map(Origin::File).or_else(|| {
+        // Only this process has it.
+        CString::new(last).ok().map(Origin::Memory)
+    })
+}
+
+/// The folder of an absolute path, with the slash at its end, and the rest.
+fn parts(path: &[u8]) -> (&[u8], &[u8]) {
+    let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+    path.split_at(end + 1)
 }
 
 /// The name in `/memfd:NAME (deleted)`.
@@ -464,15 +489,48 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_file_without_a_name_is_memory_and_one_with_a_second_name_is_found() {
+        let folder = std::env::temp_dir().join(format!("rejoin-names-{}", std::process::id()));
+        std::fs::create_dir(&folder).expect("a folder");
+        let [first, second] = ["first", "second"].map(|name| folder.join(name));
+        std::fs::write(&first, "").expect("a file");
+        let file = sys::open(&c_path(&first), libc::O_RDONLY).expect("the file");
+        let status = sys::status(file).expect("its data");
+        let shown = format!("{} (deleted)", first.display());
+        let of = || {
+            let found = Candidate {
+                name: shown.as_bytes(),
+                file: (status.st_dev, status.st_ino),
+                bytes: 4096,
+            };
+            origin(&found).expect("an origin")
+        };
+        std::fs::rename(&first, &second).expect("renamed");
+        assert!(matches!(of(), Origin::File(path) if path == c_path(&second)));
+        std::fs::remove_file(&second).expect("removed");
+        assert!(matches!(of(), Origin::Memory(name) if name.as_c_str() == c"first"));
+        // Another file of this name is another.
+        std::fs::write(&first, "").expect("a file");
+        assert!(matches!(of(), Origin::Memory(_)));
+        sys::close(file);
+        std::fs::remove_dir_all(folder).expect("removed");
+    }
+
+    fn c_path(path: &std::path::Path) -> CString {
+        CString::new(path.to_str().expect("text")).expect("a path")
+    }
+
+    #[test]
     fn memory_that_can_be_made_again_is_known_by_its_name() {
         let is_known = |name: &[u8]| {
             let (file, bytes) = ((0, 0), 4096);
             origin(&Candidate { name, file, bytes }).is_some()
         };
         assert!(is_known(b"/dev/zero (deleted)") && is_known(b"/memfd:x (deleted)"));
+        assert!(is_known(b"/dev/shm/gone (deleted)"));
         for name in [
             &b"/SYSV00000000 (deleted)"[..],
-            b"/dev/shm/gone (deleted)",
+            b"/[aio] (deleted)",
             b"/dev/nvidia0",
             b"anon_inode:[perf_event]",
             b"/",

@@ -91,9 +91,10 @@ impl RankMappers {
     }
 }
 
-/// A file of these parts that a process maps which is no rank of this host. A process of this job
-/// that is stopped does not count: it is an earlier instance of a rank.
-pub(super) fn find_foreign(parts: &[MappedPart]) -> Option<File> {
+/// A file of these parts that a process maps which is no rank of this host, and the number of that
+/// process. A process of this job that is stopped does not count: it is an earlier instance of a
+/// rank.
+pub(super) fn find_foreign(parts: &[MappedPart]) -> Option<(File, i32)> {
     let (me, ranks, job) = (sys::pid(), host_barrier::others(), host_barrier::identity());
     let mut found = None;
     let (mut text, mut status) = (Vec::new(), Vec::new());
@@ -109,8 +110,8 @@ pub(super) fn find_foreign(parts: &[MappedPart]) -> Option<File> {
                 same = Some(their.file);
             }
         });
-        if same.is_some() && !(is_of_job && is_stopped(pid, &mut status)) {
-            found = same;
+        if let Some(file) = same.filter(|_| !(is_of_job && is_stopped(pid, &mut status))) {
+            found = Some((file, pid));
         }
     });
     found

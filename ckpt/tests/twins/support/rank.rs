@@ -4,7 +4,7 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
 use rejoin_ckpt::twin::{self, Imager, Settings, Taken};
-use rejoin_ckpt::{Caveat, Refused, checkpoint_request, threads};
+use rejoin_ckpt::{Caveat, ImageNumber, Refused, checkpoint_request, threads};
 
 use super::{BLOCK, LIMIT, receive, send};
 
@@ -87,7 +87,11 @@ impl Rank {
                 return false;
             }
         };
-        match twin::take(&mut self.imager, &parked, self.epoch) {
+        match twin::take(
+            &mut self.imager,
+            &parked,
+            ImageNumber::of_checkpoint(self.epoch),
+        ) {
             Ok(Taken::Continued(image)) => {
                 let mut fds = [0; 3];
                 let all = [

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rejoin_channel_table::ids::Rank;
 use rejoin_wire::Transport;
 
-use super::{Caller, PASS_AFTER};
+use super::{Caller, SLOW_PATH_EVERY};
 use crate::Device;
 use crate::testing::{TestJob, envelope, from, ping_pong, recv, send};
 use crate::transport::SendOutcome;
@@ -38,7 +38,7 @@ fn defer(device: &mut Device, body: &[u8]) {
 
 #[test]
 fn a_fast_call_leaves_no_deferred_write_for_others() {
-    const { assert!(PASS_AFTER > 2) };
+    const { assert!(SLOW_PATH_EVERY > 2) };
     let job = TestJob::with(3, |rank| Options {
         transport: Some(if rank == 2 {
             Transport::Tcp
@@ -54,7 +54,7 @@ fn a_fast_call_leaves_no_deferred_write_for_others() {
                 ping_pong(device, 1, 8);
                 send(device, 2, 2, b"the link");
                 recv(device, from(2, 2), &mut buffer);
-                device.flush_ready().expect("flushed");
+                device.passes().flush_ready().expect("flushed");
                 assert!(is_sent(device, b"at once."));
                 defer(device, b"deferred");
                 assert!(!is_sent(device, b"too soon"));

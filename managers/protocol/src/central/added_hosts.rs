@@ -4,71 +4,93 @@
 //! Central stores it before anyone knows its number. A host that was drained comes back as another
 //! one of the same name. One that was lost does not: processes of it may be there still.
 
+use super::cluster::Cluster;
+use super::commits::Commits;
 use super::event::Event;
 use super::hosts_request::{AddedHost, HostsRequest};
 use super::interface::{CentralEffect, HostIndex, Record};
-use super::job_state::Central;
+use super::job_course::JobCourse;
+use super::job_parts::JobParts;
+use super::job_terms::JobTerms;
+use super::out::Out;
 use super::phase::CentralPhase;
 
-impl Central {
+/// Adds hosts to the running job.
+pub(in crate::central) struct AddedHostsHandler<'a> {
+    pub(in crate::central) course: &'a JobCourse,
+    pub(in crate::central) cluster: &'a mut Cluster,
+    pub(in crate::central) commits: &'a Commits,
+    pub(in crate::central) terms: &'a JobTerms,
+    pub(in crate::central) out: &'a mut Out,
+}
+
+impl<'a> AddedHostsHandler<'a> {
+    /// The handler of a step.
+    pub(in crate::central) fn of(job: &'a mut JobParts<'_>) -> Self {
+        AddedHostsHandler {
+            course: job.course,
+            cluster: job.cluster,
+            commits: job.commits,
+            terms: job.terms,
+            out: job.out,
+        }
+    }
+}
+
+impl AddedHostsHandler<'_> {
     /// Hosts are to be added. The request may come a second time, if another central manager has
     /// carried it out.
-    pub(super) fn hosts_asked(&mut self, request: HostsRequest, effects: &mut Vec<CentralEffect>) {
+    pub(super) fn hosts_asked(&mut self, request: HostsRequest) {
         let HostsRequest { id, mut hosts } = request;
-        hosts.retain(|added| !self.hosts.is_added_by(id, &added.name));
+        hosts.retain(|added| !self.cluster.hosts.is_added_by(id, &added.name));
         let why = self.refuses_hosts(&hosts);
         if why.is_none() {
             for added in hosts {
-                self.add_host(id, added, effects);
+                self.add_host(id, added);
             }
         }
-        effects.push(CentralEffect::Event(Event::HostsAdded { request: id, why }));
+        self.out.event(Event::HostsAdded { request: id, why });
     }
 
-    fn add_host(&mut self, request: u64, added: AddedHost, effects: &mut Vec<CentralEffect>) {
-        effects.push(CentralEffect::Persist(Record::HostAdded {
+    fn add_host(&mut self, request: u64, added: AddedHost) {
+        self.out.persist(Record::HostAdded {
             request,
             added: added.clone(),
-        }));
+        });
         let name = added.name.clone();
-        let host = self.hosts.add(request, added.clone());
-        effects.push(CentralEffect::HostAdded { host, added });
-        effects.push(CentralEffect::Event(Event::HostAdded { name }));
-    }
-
-    /// Central was started again: its predecessor has added this host.
-    pub(super) fn recall_added(&mut self, request: u64, added: AddedHost) {
-        self.hosts.add(request, added);
+        let host = self.cluster.hosts.add(request, added.clone());
+        self.out.push(CentralEffect::HostAdded { host, added });
+        self.out.event(Event::HostAdded { name });
     }
 
     /// The driver may not know which hosts were added.
-    pub(super) fn tell_added(&self, effects: &mut Vec<CentralEffect>) {
-        let added = self.hosts.added();
+    pub(super) fn tell_added(&mut self) {
+        let added = self.cluster.hosts.added();
         let tell = |(host, added): (HostIndex, AddedHost)| CentralEffect::HostAdded { host, added };
-        effects.extend(added.map(tell));
+        self.out.effects.extend(added.map(tell));
     }
 
     /// Why these hosts can't be added.
     fn refuses_hosts(&self, hosts: &[AddedHost]) -> Option<String> {
         let ends = matches!(
-            self.phase,
+            self.course.phase,
             CentralPhase::Finalized
                 | CentralPhase::Ending
                 | CentralPhase::Relaunching(_)
                 | CentralPhase::Over
         );
-        if ends || self.end.verdict().is_some() {
+        if ends || self.course.end.verdict().is_some() {
             return Some("the job is ending".into());
         }
-        if !self.mode.recovers() {
+        if !self.commits.mode.recovers() {
             return Some("the job runs with --recovery none".into());
         }
-        if !self.failover.as_ref().is_some_and(|f| f.takes_in) {
-            let why = "the job can't use other hosts: it has no files of images, or so many \
-                       ranks that they have fixed places";
+        if !self.terms.takes_in() {
+            let why = "the job can't use other hosts: it has no files of images, or logs that do \
+                       not outlive a host (--stable node)";
             return Some(why.into());
         }
-        if !self.hosts.has_leases() && hosts.iter().any(|added| added.is_remote) {
+        if !self.cluster.hosts.has_leases() && hosts.iter().any(|added| added.is_remote) {
             let why = "the job was started on its own host only, where no other host reaches it: \
                        start it with two hosts (--host)";
             return Some(why.into());
@@ -80,7 +102,7 @@ impl Central {
         }
         let known = hosts
             .iter()
-            .find(|added| self.hosts.takes_name(&added.name))?;
+            .find(|added| self.cluster.hosts.takes_name(&added.name))?;
         let name = &known.name;
         Some(format!(
             "the job has a host {name}, or has lost it; a drained one can come back when its local \

@@ -1,186 +1,361 @@
 //! Passes each event to its handler.
 
+use super::added_hosts::AddedHostsHandler;
+use super::checkpoint_handler::CheckpointHandler;
+use super::ending::EndHandler;
+use super::event::Event;
 use super::failure::Failure;
+use super::host_views::host_views;
 use super::interface::{CentralEffect, CentralInput, HostIndex};
 use super::job_state::Central;
+use super::moves::MoveHandler;
+use super::out::Out;
 use super::phase::CentralPhase;
-use crate::manager_messages::{RankLogUse, Time, ToCentral};
+use super::recovery::{
+    FailureHandler, GroupCommitHandler, HostLossHandler, LaunchRules, RelaunchHandler,
+};
+use super::region_checkpoints::RegionHandler;
+use super::registration::RegistrationHandler;
+use super::resume::ResumeHandler;
+use super::returns::OrderHandler;
+use super::stopping::StopHandler;
+use crate::manager_messages::{
+    FileMessage, HostMessage, ImageMessage, LogMessage, ProcessMessage, RankLogUse, Time, ToCentral,
+};
 use crate::verdict::Verdict;
+use rejoin_channel_table::ImageId;
 
 impl Central {
-    /// One step.
+    /// One step. Its effects come behind those that are there.
     pub fn step(&mut self, now: Time, input: CentralInput, effects: &mut Vec<CentralEffect>) {
+        let mut out = Out::new(now, std::mem::take(effects));
+        self.step_to(input, &mut out);
+        *effects = out.effects;
+    }
+
+    fn step_to(&mut self, input: CentralInput, out: &mut Out) {
         if input == CentralInput::Begin {
-            self.hosts.repeat_leave(self.may_need_files(), effects);
+            let keeps_files = LaunchRules::of(&mut self.parts(out)).may_need_files();
+            (self.cluster.hosts).repeat_leave(keeps_files, out);
         }
-        match self.phase {
+        match self.course.phase {
             CentralPhase::Over => return,
             CentralPhase::Resuming(_) => {
                 // Inputs that a resumption does not answer, or no longer.
-                for input in self.resuming(now, input, effects) {
-                    self.take(now, input, effects);
+                for input in ResumeHandler::of(&mut self.parts(out)).resuming(input) {
+                    self.take(input, out);
                 }
                 // A host that is lost reports no more.
-                for input in self.continue_when_complete(now, effects) {
-                    self.take(now, input, effects);
+                for input in ResumeHandler::of(&mut self.parts(out)).continue_when_complete() {
+                    self.take(input, out);
                 }
             }
-            CentralPhase::Relaunching(_) => self.relaunching(now, input, effects),
-            _ => self.take(now, input, effects),
+            CentralPhase::Relaunching(_) => self.between_launches(input, out),
+            _ => self.take(input, out),
         }
-        for input in self.lost_hosts.take_later() {
-            self.take(now, input, effects);
+        for input in self.returns.lost_hosts.take_later() {
+            self.take(input, out);
         }
-        self.stop_when_in_files(now, effects);
-        self.move_when_quiet(now, effects);
-        self.tell_host_conditions(effects);
-        self.end_watch(effects);
-        self.logs.sum_up(now);
-        self.close(effects);
+        StopHandler::of(&mut self.parts(out)).stop_when_in_files();
+        MoveHandler::of(&mut self.parts(out)).carry_moves_on();
+        // Whatever has ended them: all ranks may be there by now.
+        if self.moves.take_closed() {
+            CheckpointHandler::of(&mut self.parts(out)).finalize_when_complete();
+        }
+        self.report_conditions(out);
+        self.watch(out).end_watch();
+        self.commits.logs.sum_up(out.now);
+        RelaunchHandler::of(&mut self.parts(out)).close();
     }
 
-    fn take(&mut self, now: Time, input: CentralInput, effects: &mut Vec<CentralEffect>) {
-        let input = match self.decides_on_loss() {
-            true => self.lost_hosts.postpone(input),
+    fn between_launches(&mut self, input: CentralInput, out: &mut Out) {
+        match input {
+            CentralInput::Stop(signal) => {
+                StopHandler::of(&mut self.parts(out)).stop_asked_between_launches(signal);
+            }
+            input => RelaunchHandler::of(&mut self.parts(out)).relaunching(input),
+        }
+    }
+
+    fn take(&mut self, input: CentralInput, out: &mut Out) {
+        let now = out.now;
+        let input = match self.returns.decides_on_loss(&self.course.phase) {
+            true => self.returns.lost_hosts.postpone(input),
             false => Some(input),
         };
         let Some(input) = input else {
             return;
         };
         match input {
-            CentralInput::Begin if self.phase == CentralPhase::Ending => {
-                self.end_again(now, effects);
+            CentralInput::Begin if self.course.phase == CentralPhase::Ending => {
+                ResumeHandler::of(&mut self.parts(out)).end_again();
             }
-            CentralInput::Begin => self.begin(now, effects),
-            CentralInput::Local(host, _) if self.hosts.is_lost(host) => {}
-            CentralInput::Local(host, message) => self.heard(now, host, message, effects),
-            CentralInput::HostCalled(host) => self.hosts.called(now, host),
+            CentralInput::Begin => RegistrationHandler::of(&mut self.parts(out)).begin(),
+            CentralInput::Local(host, _) if self.cluster.hosts.is_lost(host) => {}
+            CentralInput::Local(host, message) => self.message(host, message, out),
+            CentralInput::HostCalled(host) => self.cluster.hosts.called(now, host),
             CentralInput::HostLost(host) => {
                 let why = "its local manager ended".to_string();
-                self.hosts.drop_lease(host);
-                self.host_gone(now, host, why, effects);
+                self.cluster.hosts.drop_lease(host);
+                HostLossHandler::of(&mut self.parts(out)).host_gone(host, why);
             }
-            CentralInput::HostGone(host, why) => self.host_gone(now, host, why, effects),
+            CentralInput::HostGone(host, why) => {
+                HostLossHandler::of(&mut self.parts(out)).host_gone(host, why)
+            }
             CentralInput::HostEnded(host, why) => {
-                self.hosts.drop_lease(host);
-                self.host_gone(now, host, why, effects);
+                self.cluster.hosts.drop_lease(host);
+                HostLossHandler::of(&mut self.parts(out)).host_gone(host, why);
             }
-            CentralInput::Signal(signal) => self.signal(now, signal, effects),
+            CentralInput::Signal(signal) => StopHandler::of(&mut self.parts(out)).signal(signal),
             CentralInput::Checkpoint => {
-                if let Some(checkpoints) = self.mode.checkpoints_mut() {
+                if let Some(checkpoints) = self.commits.checkpoints_mut() {
                     checkpoints.want_files();
                 }
-                self.checkpoint_asked(now, effects);
+                CheckpointHandler::of(&mut self.parts(out)).checkpoint_asked();
             }
-            CentralInput::Stop(signal) => self.stop_asked(now, signal, effects),
-            CentralInput::Move(request) => self.move_asked(request, effects),
-            CentralInput::AddHosts(request) => self.hosts_asked(request, effects),
+            CentralInput::Stop(signal) => StopHandler::of(&mut self.parts(out)).stop_asked(signal),
+            CentralInput::Move(request) => {
+                MoveHandler::of(&mut self.parts(out)).move_asked(request)
+            }
+            CentralInput::AddHosts(request) => {
+                AddedHostsHandler::of(&mut self.parts(out)).hosts_asked(request)
+            }
             CentralInput::OutputLost(why) => {
                 let lost = |why| Verdict::OutputLost { why };
-                self.decide(now, why.map_or(Verdict::Unread, lost), effects);
+                EndHandler::of(&mut self.parts(out)).decide(why.map_or(Verdict::Unread, lost));
             }
-            CentralInput::Tick => self.tick(now, effects),
-            CentralInput::Suspended => self.was_suspended(now),
-            CentralInput::Relaunchable(states) => self.relaunchable(now, &states, effects),
+            CentralInput::Tick => self.tick(out),
+            CentralInput::Suspended => self.watch(out).was_suspended(),
+            CentralInput::Relaunchable(states) => {
+                HostLossHandler::of(&mut self.parts(out)).relaunchable(&states)
+            }
             // No pending question, or the answer to a question of a predecessor.
             CentralInput::Stored(_) => {}
         }
     }
 
-    fn heard(
-        &mut self,
-        now: Time,
-        host: HostIndex,
-        message: ToCentral,
-        effects: &mut Vec<CentralEffect>,
-    ) {
-        let Some(message) = self.move_message(now, host, message, effects) else {
-            return;
-        };
-        self.watch_host(host, effects);
+    /// A local manager has sent a message.
+    fn message(&mut self, host: HostIndex, message: ToCentral, out: &mut Out) {
+        self.watch(out).watch_host(host);
         match message {
-            ToCentral::Spawned { instance, pid } => self.ranks.spawned(host, instance, pid),
-            ToCentral::Registered {
+            ToCentral::Process(message) => {
+                let rest = MoveHandler::of(&mut self.parts(out)).arrival_message(host, message);
+                if let Some(message) = rest {
+                    self.process_message(host, message, out);
+                }
+            }
+            ToCentral::Image(message) => self.image_message(host, message, out),
+            ToCentral::File(message) => {
+                if self.course.counts_files() {
+                    self.file_message(host, message, out);
+                }
+            }
+            ToCentral::Log(LogMessage::Whole { instance }) => {
+                GroupCommitHandler::of(&mut self.parts(out)).log_is_whole(host, instance);
+            }
+            ToCentral::Log(LogMessage::Used(logs)) => self.logs_used(out.now, host, &logs),
+            ToCentral::Move(message) => {
+                MoveHandler::of(&mut self.parts(out)).move_message(host, message);
+            }
+            ToCentral::Regions(message) => {
+                RegionHandler::of(&mut self.parts(out)).region_message(host, message);
+            }
+            ToCentral::Host(message) => self.host_message(host, message, out),
+            // The answer to a question of a predecessor.
+            ToCentral::Report(_) => {}
+        }
+    }
+
+    /// About the process of a rank that does not move here.
+    fn process_message(&mut self, host: HostIndex, message: ProcessMessage, out: &mut Out) {
+        let ranks = &mut self.cluster.ranks;
+        match message {
+            ProcessMessage::Spawned { instance, pid } => ranks.spawned(host, instance, pid),
+            ProcessMessage::Registered {
                 instance,
                 pid,
                 card,
                 limits,
             } => {
-                if self.ranks.registered(host, instance, (pid, card, limits)) {
-                    self.registered(now, instance.rank, effects);
+                if ranks.registered(host, instance, (pid, card, limits)) {
+                    RegistrationHandler::of(&mut self.parts(out)).registered(instance.rank);
                 }
             }
-            ToCentral::Imaged { .. }
-            | ToCentral::NotImaged { .. }
-            | ToCentral::ImageLost { .. }
-            | ToCentral::WantFiles { .. }
-            | ToCentral::Checkpoint { .. } => self.image_message(now, host, message, effects),
-            ToCentral::LogIsWhole { instance } => self.log_is_whole(host, instance),
-            ToCentral::AskRegionsNumber { .. } | ToCentral::RegionsStored { .. } => {
-                self.region_message(host, message, effects);
-            }
-            ToCentral::Counters { instance, counters } if self.ranks.is_live(host, instance) => {
-                effects.push(CentralEffect::Counters(instance.rank, counters));
-            }
-            ToCentral::Finalizing { instance } => self.finalizing(now, host, instance, effects),
-            ToCentral::Ended { instance, stage } => {
-                if self.ranks.ended(host, instance, stage) {
-                    self.start_when_complete(now, effects);
+            ProcessMessage::Counters { instance, counters } => {
+                if ranks.is_live(host, instance) {
+                    out.push(CentralEffect::Counters(instance.rank, counters));
                 }
             }
-            ToCentral::ExitDetected { instance, .. } => {
-                self.exit_detected(now, host, instance, effects)
+            ProcessMessage::Finalizing { instance } => {
+                CheckpointHandler::of(&mut self.parts(out)).finalizing(host, instance);
             }
-            ToCentral::ExitStatus {
-                instance,
-                pid,
-                cause,
-            } => self.exit_status(now, Failure::new(host, instance, pid, cause), effects),
-            ToCentral::Failed {
+            ProcessMessage::Ended { instance, stage } => {
+                if ranks.ended(host, instance, stage) {
+                    RegistrationHandler::of(&mut self.parts(out)).start_when_complete();
+                }
+            }
+            ProcessMessage::ExitDetected { instance, pid: _ } => {
+                FailureHandler::of(&mut self.parts(out)).exit_detected(host, instance);
+            }
+            ProcessMessage::ExitStatus {
                 instance,
                 pid,
                 cause,
             } => {
                 let failure = Failure::new(host, instance, pid, cause);
-                self.has_failed(now, failure, effects);
+                FailureHandler::of(&mut self.parts(out)).exit_status(failure);
             }
-            ToCentral::HostEnds | ToCentral::Health(_) | ToCentral::Done => {
-                self.host_says(now, host, message, effects);
+            ProcessMessage::Failed {
+                instance,
+                pid,
+                cause,
+            } => {
+                let failure = Failure::new(host, instance, pid, cause);
+                FailureHandler::of(&mut self.parts(out)).has_failed(failure);
             }
-            ToCentral::Vacated { instance } => self.vacated(now, host, instance.rank, effects),
-            ToCentral::Renew { number } => self.hosts.renewed(now, host, number, effects),
-            ToCentral::Watch(report) => self.watch_report(now, host, report, effects),
-            ToCentral::LogsUsed(logs) => self.logs_used(now, host, &logs),
-            // Of an instance that has a successor; the answer to a question of a predecessor.
-            ToCentral::Counters { .. } | ToCentral::Report(_) => {}
-            of_file => self.file_message(now, host, of_file, effects),
+            ProcessMessage::Vacated { instance } => {
+                OrderHandler::of(&mut self.parts(out)).vacated(host, instance.rank);
+            }
+        }
+    }
+
+    /// About an image of a rank.
+    fn image_message(&mut self, host: HostIndex, message: ImageMessage, out: &mut Out) {
+        let mut parts = self.parts(out);
+        match message {
+            ImageMessage::Taken {
+                instance,
+                image,
+                cost,
+            } => match image {
+                ImageId::Move(number) => MoveHandler::of(&mut parts).taken(instance.rank, number),
+                ImageId::Checkpoint(epoch) => {
+                    CheckpointHandler::of(&mut parts).taken(host, instance, epoch, cost);
+                }
+            },
+            ImageMessage::NotTaken {
+                instance,
+                image,
+                why,
+                outlives,
+            } => match image {
+                ImageId::Move(number) => {
+                    MoveHandler::of(&mut parts).not_taken(host, instance, number, &why);
+                }
+                ImageId::Checkpoint(epoch) => {
+                    let mut checkpoints = CheckpointHandler::of(&mut parts);
+                    checkpoints.not_taken(host, instance, epoch, (why, outlives));
+                }
+            },
+            ImageMessage::Lost {
+                instance,
+                image,
+                why,
+            } => match image {
+                ImageId::Move(number) => {
+                    let why = why.as_deref().unwrap_or("its image was ended");
+                    MoveHandler::of(&mut parts).has_no_image(instance.rank, number, why);
+                }
+                ImageId::Checkpoint(epoch) => {
+                    CheckpointHandler::of(&mut parts).is_lost(host, instance, epoch, why);
+                }
+            },
+            ImageMessage::Wanted { instance, after } => {
+                CheckpointHandler::of(&mut parts).checkpoint_asked_after(host, instance, after);
+            }
+            ImageMessage::FilesWanted { instance, of } => {
+                CheckpointHandler::of(&mut parts).files_wanted(host, instance, of);
+            }
+        }
+    }
+
+    /// About the file of an image. A checkpoint has one image of a rank, also if the rank has
+    /// rolled back since. So the message counts in every generation.
+    fn file_message(&mut self, host: HostIndex, message: FileMessage, out: &mut Out) {
+        let mut parts = self.parts(out);
+        match message {
+            FileMessage::Stored { rank, image } => match image {
+                ImageId::Move(number) => MoveHandler::of(&mut parts).stored(host, rank, number),
+                ImageId::Checkpoint(epoch) => {
+                    CheckpointHandler::of(&mut parts).image_stored(host, rank, epoch);
+                }
+            },
+            FileMessage::NotStored { rank, image, why } => match image {
+                ImageId::Move(number) => {
+                    let why = why.as_deref().unwrap_or("its image was interrupted");
+                    MoveHandler::of(&mut parts).has_no_image(rank, number, why);
+                }
+                ImageId::Checkpoint(epoch) => {
+                    CheckpointHandler::of(&mut parts).image_not_stored(host, rank, epoch, why);
+                }
+            },
+            FileMessage::Copied { rank, epoch } => {
+                CheckpointHandler::of(&mut parts).image_copied(host, rank, epoch);
+            }
+            FileMessage::NotCopied { rank, epoch, why } => {
+                CheckpointHandler::of(&mut parts).image_not_copied(host, rank, epoch, why);
+            }
+        }
+    }
+
+    /// About the host itself.
+    fn host_message(&mut self, host: HostIndex, message: HostMessage, out: &mut Out) {
+        match message {
+            HostMessage::Ends => MoveHandler::of(&mut self.parts(out)).host_leaves(host),
+            HostMessage::Health(health) => {
+                MoveHandler::of(&mut self.parts(out)).host_health(host, health);
+            }
+            HostMessage::Done => RelaunchHandler::of(&mut self.parts(out)).host_done(host),
+            HostMessage::Renew { number } => {
+                let hosts = &mut self.cluster.hosts;
+                hosts.renewed(out.now, host, number, out);
+            }
+            HostMessage::Watch(report) => self.watch(out).watch_report(host, report),
         }
     }
 
     /// A host says what the logs of its ranks hold.
     fn logs_used(&mut self, now: Time, host: HostIndex, logs: &[RankLogUse]) {
         for log in logs {
-            if self.ranks.is_on(log.rank, host) {
-                self.logs.note(now, log);
+            if self.cluster.ranks.is_on(log.rank, host) {
+                self.commits.logs.note(now, log);
             }
         }
     }
 
-    fn tick(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
-        if self.phase == CentralPhase::Ending {
-            if self.end.is_overdue(now) {
-                self.hosts.drop_open(effects);
+    fn tick(&mut self, out: &mut Out) {
+        let now = out.now;
+        if self.course.phase == CentralPhase::Ending {
+            if self.course.end.is_overdue(now) {
+                self.cluster.hosts.drop_open(out);
             }
-        } else if let Some(limit) = self.clock.exceeded(now) {
-            self.decide(now, Verdict::TimedOut { limit }, effects);
-        } else if !self.decides_on_loss()
-            && !self.stop_tick(now, effects)
-            && !self.restore_tick(now, effects)
+        } else if let Some(limit) = self.course.clock.exceeded(now) {
+            EndHandler::of(&mut self.parts(out)).decide(Verdict::TimedOut { limit });
+        } else if !self.returns.decides_on_loss(&self.course.phase)
+            && !StopHandler::of(&mut self.parts(out)).stop_tick()
+            && !FailureHandler::of(&mut self.parts(out)).restore_tick()
         {
-            self.held_tick(now, effects);
-            self.held_groups_tick(now, effects);
-            self.checkpoint_tick(now, effects);
-            self.silence_tick(now, effects);
+            OrderHandler::of(&mut self.parts(out)).release_orders();
+            CheckpointHandler::of(&mut self.parts(out)).checkpoint_tick();
+            let silence = self.cluster.hosts.silence_tick(now, out);
+            self.watch(out).watch_tick();
+            HostLossHandler::of(&mut self.parts(out)).silence(silence);
+        }
+    }
+
+    /// Reports which hosts are in another condition than the user knows. At the end of the job, all
+    /// hosts leave it, which the user expects.
+    fn report_conditions(&mut self, out: &mut Out) {
+        let is_over = self.course.phase == CentralPhase::Finalized;
+        let ends = self.course.end.verdict().is_some() || is_over;
+        if !self.cluster.hosts.take_changed() || ends {
+            return;
+        }
+        let views = host_views(&self.cluster, &self.terms);
+        for (host, view) in views.into_iter().enumerate() {
+            if self.cluster.hosts.tell_condition(host, view.condition) {
+                out.event(Event::HostChanged(view));
+            }
         }
     }
 }

@@ -107,13 +107,11 @@ impl CopyGroups {
         match are_lost {
             true => MovedRank {
                 rank,
-                moves: false,
                 holder: None,
                 others: Vec::new(),
             },
             false => MovedRank {
                 rank,
-                moves: false,
                 holder,
                 others,
             },

@@ -1,89 +1,67 @@
-//! The end of the job: by a signal, by the loss of a host, or because every host is done.
+//! The verdict, and the end of all processes.
 
-use super::interface::{CentralEffect, StoredState};
-use super::job_state::Central;
+use super::cluster::Cluster;
+use super::interface::CentralEffect;
+use super::job_course::JobCourse;
+use super::job_parts::JobParts;
+use super::out::Out;
 use super::phase::CentralPhase;
-use crate::manager_messages::{Time, ToLocal};
-use crate::signal_numbers;
+use super::recovery::LostHosts;
+use crate::manager_messages::ToLocal;
 use crate::verdict::Verdict;
 
-impl Central {
-    /// The launcher got a signal.
-    pub(super) fn signal(&mut self, now: Time, signal: i32, effects: &mut Vec<CentralEffect>) {
-        // A process that waits would get it, and its successor would not.
-        self.end_moves(now, "the job got a signal", effects);
-        let ends = signal_numbers::ends(signal);
-        let interrupted = self.end.interrupted().is_some();
-        if ends && (interrupted || self.phase == CentralPhase::Ending) {
-            // The second one means it.
-            return self.end_at_once(now, signal, effects);
-        }
-        if ends {
-            self.end.interrupt(signal, effects);
-            if matches!(self.phase, CentralPhase::Restoring(_)) {
-                // A rank that is being restored would not get the signal.
-                return self.decide(now, Verdict::Interrupted { signal }, effects);
-            }
-        }
-        if self.phase != CentralPhase::Ending {
-            if !ends {
-                self.end.pass(signal, effects);
-            }
-            self.hosts.send_all(|| ToLocal::Signal { signal }, effects);
+/// Gives the verdict and ends everything.
+pub(in crate::central) struct EndHandler<'a> {
+    pub(in crate::central) course: &'a mut JobCourse,
+    pub(in crate::central) cluster: &'a Cluster,
+    pub(in crate::central) lost_hosts: &'a mut LostHosts,
+    pub(in crate::central) out: &'a mut Out,
+}
+
+impl<'a> EndHandler<'a> {
+    /// The handler of a step.
+    pub(in crate::central) fn of(job: &'a mut JobParts<'_>) -> Self {
+        EndHandler {
+            course: job.course,
+            cluster: job.cluster,
+            lost_hosts: &mut job.returns.lost_hosts,
+            out: job.out,
         }
     }
+}
 
-    /// The launcher got a signal again: kills everything.
-    pub(super) fn end_at_once(&mut self, now: Time, signal: i32, effects: &mut Vec<CentralEffect>) {
-        if self.failover.is_some() && self.end.interrupted().is_none() {
-            // Nor is the job launched again.
-            self.end.interrupt(signal, effects);
-        }
-        self.decide(now, Verdict::Interrupted { signal }, effects);
-        self.kill_all(effects);
-    }
-
-    /// Looks for hosts that have fallen silent, and for one that has been for too long.
-    pub(super) fn silence_tick(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
-        let silence = self.hosts.silence_tick(now, effects);
-        self.watch_tick(now, effects);
-        if let Some(host) = silence.lost {
-            let why = "it has been silent for too long (--host-patience)".to_string();
-            effects.push(CentralEffect::Drop(host));
-            self.host_gone(now, host, why, effects);
-        } else if silence.begins && self.failover.is_some() {
-            effects.push(CentralEffect::AskRelaunchable {
-                regions: self.regions.epochs(),
-            });
-        }
-    }
-
-    /// The job can continue without a lost host, so central does not wait for a silent one.
-    pub(super) fn drop_silent(
-        &mut self,
-        now: Time,
-        states: &[StoredState],
-        effects: &mut Vec<CentralEffect>,
-    ) {
-        if let Some(host) = self.hosts.silent()
-            && states.iter().any(|state| self.may_continue(*state))
-        {
-            effects.push(CentralEffect::Drop(host));
-            self.host_gone(now, host, "it is silent".to_string(), effects);
-        }
-    }
-
-    /// The job is over, or may be launched again, once every host is done.
-    pub(super) fn close(&mut self, effects: &mut Vec<CentralEffect>) {
-        let closed = matches!(
-            self.phase,
-            CentralPhase::Over | CentralPhase::Relaunching(_)
-        );
-        let waits = !self.hosts.all_done() || self.lost_hosts.is_pending();
-        if closed || waits || self.relaunches(effects) {
+impl EndHandler<'_> {
+    /// Gives the verdict, unless there is one, and ends everything.
+    pub(in crate::central) fn decide(&mut self, verdict: Verdict) {
+        if self.course.phase == CentralPhase::Ending {
             return;
         }
-        let verdict = self.end.conclude(effects);
-        self.over(verdict, effects);
+        self.course.end.decide(verdict, self.out);
+        self.course.phase = CentralPhase::Ending;
+        self.lost_hosts.take_hosts();
+        self.end_all();
+    }
+
+    /// Tells every host to end. The ranks of a job that stops do nothing more: what they do after
+    /// the checkpoint is done again.
+    pub(in crate::central) fn end_all(&mut self) {
+        let why = self.course.end.begin(self.out.now);
+        if let Some(Verdict::Stopped { .. }) = self.course.end.verdict() {
+            return self.kill_all();
+        }
+        let end = || ToLocal::End { why: why.clone() };
+        self.cluster.hosts.send_all(end, self.out);
+    }
+
+    /// Tells every host to kill all processes at once.
+    pub(in crate::central) fn kill_all(&mut self) {
+        let kill = || ToLocal::Kill;
+        self.cluster.hosts.send_all(kill, self.out);
+    }
+
+    /// The job is over on every host.
+    pub(in crate::central) fn over(&mut self, verdict: Verdict) {
+        self.course.phase = CentralPhase::Over;
+        self.out.push(CentralEffect::Over(verdict));
     }
 }

@@ -185,8 +185,8 @@ pub enum Event {
         to: String,
         /// The generation that begins.
         generation: Generation,
-        /// The checkpoint in files to which the job rolls back.
-        epoch: Epoch,
+        /// The checkpoint in files to which the job rolls back; `None`: it begins anew.
+        epoch: Option<Epoch>,
     },
     /// A rank is to move to another host.
     Moving {

@@ -4,6 +4,7 @@ use super::event::Event;
 use super::host_condition::HostCondition;
 use super::hosts_request::AddedHost;
 use super::interface::{CentralEffect, HostIndex, Job, Record};
+use super::out::Out;
 use super::placement::UsableHost;
 use crate::lease::{Grantor, LeaseStatus, Terms};
 use crate::manager_messages::{Time, ToLocal};
@@ -181,15 +182,16 @@ impl HostTable {
     }
 
     /// Sends a message to each host that takes part.
-    pub fn send_all(&self, message: impl Fn() -> ToLocal, effects: &mut Vec<CentralEffect>) {
+    pub fn send_all(&self, message: impl Fn() -> ToLocal, out: &mut Out) {
         let open = self.open().map(|(host, _)| host);
-        effects.extend(open.map(|host| CentralEffect::Send(host, message())));
+        out.effects
+            .extend(open.map(|host| CentralEffect::Send(host, message())));
     }
 
     /// Sends a message to each host that takes part, where the driver may send it once to many.
-    pub fn spread(&self, message: ToLocal, effects: &mut Vec<CentralEffect>) {
+    pub fn spread(&self, message: ToLocal, out: &mut Out) {
         let hosts = self.open().map(|(host, _)| host).collect();
-        effects.push(CentralEffect::SendAll(hosts, message));
+        out.push(CentralEffect::SendAll(hosts, message));
     }
 
     fn open(&self) -> impl Iterator<Item = (HostIndex, &HostState)> {
@@ -394,30 +396,30 @@ impl HostTable {
     }
 
     /// Drops every host that is not done.
-    pub fn drop_open(&mut self, effects: &mut Vec<CentralEffect>) {
-        self.drop_if(|_, _| true, effects);
+    pub fn drop_open(&mut self, out: &mut Out) {
+        self.drop_if(|_, _| true, out);
     }
 
     /// Drops the hosts without leases that have not answered. Returns the name of the first one.
     pub fn drop_unanswered(
         &mut self,
         answered: impl Fn(HostIndex) -> bool,
-        effects: &mut Vec<CentralEffect>,
+        out: &mut Out,
     ) -> Option<String> {
-        self.drop_if(|host, h| h.lease.is_none() && !answered(host), effects)
+        self.drop_if(|host, h| h.lease.is_none() && !answered(host), out)
     }
 
     fn drop_if(
         &mut self,
         condition: impl Fn(HostIndex, &HostState) -> bool,
-        effects: &mut Vec<CentralEffect>,
+        out: &mut Out,
     ) -> Option<String> {
         let mut first = None;
         for (host, state) in self.hosts.iter_mut().enumerate() {
             if !state.done && condition(host, state) {
                 state.done = true;
                 self.ended.push(host);
-                effects.push(CentralEffect::Drop(host));
+                out.push(CentralEffect::Drop(host));
                 first.get_or_insert_with(|| state.name.clone());
             }
         }
@@ -426,16 +428,16 @@ impl HostTable {
 
     /// No process of the job is left on a host. Its local manager may leave once that is stored:
     /// the next central manager could not ask it any more.
-    pub fn done(&mut self, host: HostIndex, keeps_files: bool, effects: &mut Vec<CentralEffect>) {
+    pub fn done(&mut self, host: HostIndex, keeps_files: bool, out: &mut Out) {
         self.drop_lease(host);
         if let Some(state) = self.hosts.get_mut(host) {
             state.done = true;
             self.changed |= state.drains;
             self.ended.push(host);
             if !std::mem::replace(&mut state.left, true) {
-                effects.push(CentralEffect::Persist(Record::HostDone(host)));
+                out.persist(Record::HostDone(host));
             }
-            effects.push(CentralEffect::Send(host, ToLocal::Leave { keeps_files }));
+            out.send(host, ToLocal::Leave { keeps_files });
         }
     }
 
@@ -448,30 +450,24 @@ impl HostTable {
     }
 
     /// Central was started again: local managers may not have received the permission to leave.
-    pub fn repeat_leave(&self, keeps_files: bool, effects: &mut Vec<CentralEffect>) {
+    pub fn repeat_leave(&self, keeps_files: bool, out: &mut Out) {
         let left = self.hosts.iter().enumerate().filter(|(_, h)| h.left);
         let leave = |host| CentralEffect::Send(host, ToLocal::Leave { keeps_files });
-        effects.extend(left.map(|(host, _)| leave(host)));
+        out.effects.extend(left.map(|(host, _)| leave(host)));
     }
 
     /// A host renews its lease. One that has a successor, or that the job has no use for any more,
     /// gets nothing and runs out.
-    pub fn renewed(
-        &mut self,
-        now: Time,
-        host: HostIndex,
-        number: u64,
-        effects: &mut Vec<CentralEffect>,
-    ) {
+    pub fn renewed(&mut self, now: Time, host: HostIndex, number: u64, out: &mut Out) {
         let Some(state) = self.hosts.get_mut(host).filter(|state| !state.done) else {
             return;
         };
         if let Some(lease) = &mut state.lease {
             if lease.renewed(now) {
                 let name = state.name.clone();
-                effects.push(CentralEffect::Event(Event::HostHeard { name }));
+                out.event(Event::HostHeard { name });
             }
-            effects.push(CentralEffect::Send(host, ToLocal::Granted { number }));
+            out.send(host, ToLocal::Granted { number });
         }
     }
 
@@ -497,7 +493,7 @@ impl HostTable {
     }
 
     /// Looks for hosts whose leases have run out.
-    pub fn silence_tick(&mut self, now: Time, effects: &mut Vec<CentralEffect>) -> Silence {
+    pub fn silence_tick(&mut self, now: Time, out: &mut Out) -> Silence {
         let (mut lost, mut begins) = (None, false);
         for (host, state) in self.hosts.iter_mut().enumerate() {
             let Some(lease) = state.lease.as_mut().filter(|_| !state.done) else {
@@ -507,7 +503,7 @@ impl HostTable {
             match lease.tick(now) {
                 LeaseStatus::Same => {}
                 LeaseStatus::Silent => {
-                    effects.push(CentralEffect::Event(Event::HostSilent { host, name }));
+                    out.event(Event::HostSilent { host, name });
                     begins = true;
                 }
                 LeaseStatus::Lost => lost = lost.or(Some(host)),

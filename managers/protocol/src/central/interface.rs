@@ -13,7 +13,7 @@ use crate::manager_messages::{MovedRank, Time, ToCentral, ToLocal};
 use crate::policy::{self, History};
 use crate::region_commits::RegionEpochs;
 use crate::verdict::Verdict;
-use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, LanId, Rank};
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, LanId, MoveNumber, Rank};
 use rejoin_wire::ImageCost;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -111,7 +111,7 @@ pub enum CentralEffect {
     /// A rank has moved to this host. It may come again.
     Moved {
         /// The number of its image.
-        number: Epoch,
+        number: MoveNumber,
         /// The rank.
         rank: Rank,
         /// The number of its host.
@@ -170,19 +170,8 @@ pub enum Record {
         /// The checkpoints that count from now on.
         epochs: RegionEpochs,
     },
-    /// Ranks are about to be rolled back.
-    Restoring {
-        /// The generation that begins.
-        generation: Generation,
-        /// The checkpoint; `None`: the start.
-        epoch: Option<Epoch>,
-        /// Incarnation of each rank from now on.
-        incarnations: Vec<Incarnation>,
-        /// Where the ranks are, if hosts were lost in this launch.
-        placement: Option<Box<RankPlacement>>,
-        /// The history on which the next failure is judged.
-        memory: Box<FailureHistory>,
-    },
+    /// Ranks are about to come back.
+    Return(Box<Return>),
     /// Every rank of a recovery group has its image of this epoch.
     GroupCommitted {
         /// The first of its ranks.
@@ -192,18 +181,6 @@ pub enum Record {
         /// When it was committed.
         at: Time,
     },
-    /// The ranks of one recovery group, or of all that had ranks on a lost host, are about to come
-    /// back from their last checkpoint, and the others stand.
-    GroupRestoring {
-        /// The ranks, and their incarnations from now on.
-        ranks: Vec<(Rank, Incarnation)>,
-        /// The checkpoint.
-        epoch: Epoch,
-        /// Where the ranks are, if the launch has lost hosts.
-        placement: Option<Box<RankPlacement>>,
-        /// The history on which the next failure is judged.
-        memory: Box<FailureHistory>,
-    },
     /// Ranks are about to move. Until each has, it stays where it is.
     Moving {
         /// Where the ranks of the last requests of clients go.
@@ -212,15 +189,17 @@ pub enum Record {
         visited: Vec<HostIndex>,
         /// The highest incarnations of ranks that processes of moves which were given up had.
         spent: Vec<(Rank, Incarnation)>,
-        /// The number of their images, which no checkpoint has.
-        number: Epoch,
+        /// The number of their first images.
+        number: MoveNumber,
         /// The ranks, and their next incarnations.
         moves: Vec<RankMove>,
     },
+    /// The number of a further image of a rank that is about to move.
+    MoveNumbered(MoveNumber),
     /// A rank has moved.
     Moved {
         /// The number of its image.
-        number: Epoch,
+        number: MoveNumber,
         /// From where, and where it is.
         moved: RankMove,
         /// Where it listens.
@@ -275,6 +254,34 @@ pub enum Record {
     },
 }
 
+/// What the other ranks do while some come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ReturnScope {
+    /// There are no others: all ranks come back, in a new generation.
+    All,
+    /// Whole recovery groups come back, and the others continue.
+    Groups,
+    /// One rank comes back after the release from `MPI_Finalize`: nobody waits for it.
+    Finalized,
+}
+
+/// Ranks are about to come back.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Return {
+    /// What the others do.
+    pub scope: ReturnScope,
+    /// The generation of the processes: a new one if all ranks come back.
+    pub generation: Generation,
+    /// The ranks in their order, and their incarnations from now on.
+    pub ranks: Vec<(Rank, Incarnation)>,
+    /// The checkpoint from which they come back; `None`: the start.
+    pub from: Option<Epoch>,
+    /// Where all ranks are, if this launch has lost hosts or ranks have moved.
+    pub placement: Option<Box<RankPlacement>>,
+    /// Why: the history of failures, on which the next one is judged.
+    pub memory: Box<FailureHistory>,
+}
+
 /// Where ranks run in a launch that has lost hosts and continues on others, or in which ranks have
 /// moved.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -286,8 +293,8 @@ pub struct RankPlacement {
     /// The ranks that were on lost hosts, in their order.
     pub moved: Vec<MovedRank>,
     /// The checkpoint to which the job rolled back when it lost the last of them. Of its files
-    /// there may be one each.
-    pub from: Epoch,
+    /// there may be one each. `None`: the job began anew, or has lost none.
+    pub from: Option<Epoch>,
 }
 
 /// The next launch of a job that has lost a host.

@@ -1,6 +1,7 @@
 //! The job's verdict, and the signals that the user sent to the ranks.
 
 use super::interface::{CentralEffect, Record};
+use super::out::Out;
 use crate::manager_messages::{Cause, End, Time};
 use crate::verdict::Verdict;
 use std::collections::BTreeSet;
@@ -34,19 +35,16 @@ impl JobEnd {
     }
 
     /// The user asks the ranks to end; stores that.
-    pub fn interrupt(&mut self, signal: i32, effects: &mut Vec<CentralEffect>) {
+    pub fn interrupt(&mut self, signal: i32, out: &mut Out) {
         self.interrupted = Some(signal);
         let input = None;
-        effects.push(CentralEffect::Persist(Record::Interrupted {
-            signal,
-            input,
-        }));
+        out.persist(Record::Interrupted { signal, input });
     }
 
     /// The user sends ranks a signal that does not ask them to end; stores that.
-    pub fn pass(&mut self, signal: i32, effects: &mut Vec<CentralEffect>) {
+    pub fn pass(&mut self, signal: i32, out: &mut Out) {
         if self.passed.insert(signal) {
-            effects.push(CentralEffect::Persist(Record::Passed { signal }));
+            out.persist(Record::Passed { signal });
         }
     }
 
@@ -65,29 +63,29 @@ impl JobEnd {
     }
 
     /// Gives the verdict, unless there is one.
-    pub fn decide(&mut self, verdict: Verdict, effects: &mut Vec<CentralEffect>) {
+    pub fn decide(&mut self, verdict: Verdict, out: &mut Out) {
         let fresh = self.verdict.is_none();
         let verdict = self.verdict.get_or_insert(verdict).clone();
-        effects.push(CentralEffect::Persist(Record::Decided(verdict.clone())));
+        out.persist(Record::Decided(verdict.clone()));
         if fresh {
-            effects.push(CentralEffect::Decided(verdict));
+            out.push(CentralEffect::Decided(verdict));
         }
     }
 
     /// Gives the verdict, unless there is one, while ranks continue.
-    pub fn settle(&mut self, verdict: Verdict, effects: &mut Vec<CentralEffect>) {
+    pub fn settle(&mut self, verdict: Verdict, out: &mut Out) {
         if self.verdict.is_none() {
-            effects.push(CentralEffect::Persist(Record::Settled(verdict.clone())));
-            effects.push(CentralEffect::Decided(verdict.clone()));
+            out.persist(Record::Settled(verdict.clone()));
+            out.push(CentralEffect::Decided(verdict.clone()));
             self.verdict = Some(verdict);
         }
     }
 
     /// Every host is done. Without a verdict by then, the job has succeeded.
-    pub fn conclude(&mut self, effects: &mut Vec<CentralEffect>) -> Verdict {
+    pub fn conclude(&mut self, out: &mut Out) -> Verdict {
         let verdict = self.verdict.get_or_insert(Verdict::Success).clone();
         if verdict == Verdict::Success {
-            effects.push(CentralEffect::Persist(Record::Decided(Verdict::Success)));
+            out.persist(Record::Decided(Verdict::Success));
         }
         verdict
     }
@@ -120,7 +118,8 @@ impl JobEnd {
     }
 
     /// Central was started again: tells observers the verdict once more.
-    pub fn tell_again(&self, effects: &mut Vec<CentralEffect>) {
-        effects.extend(self.verdict.clone().map(CentralEffect::Decided));
+    pub fn tell_again(&self, out: &mut Out) {
+        out.effects
+            .extend(self.verdict.clone().map(CentralEffect::Decided));
     }
 }

@@ -4,7 +4,7 @@ use super::event::Event;
 use super::failure::Failure;
 use super::interface::HostIndex;
 use crate::manager_messages::{ProcessInstance, Time};
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::Epoch;
 use serde::{Deserialize, Serialize};
 
 /// The exit of an instance was detected, and the job rolls back. The exit status is not known yet.
@@ -82,13 +82,7 @@ impl Losses {
         Some((from, decisive))
     }
 
-    /// The host of these ranks is lost: how their processes exited stays unknown.
-    pub(super) fn forget_exits(&mut self, ranks: &[Rank]) {
-        self.detected.retain(|d| !ranks.contains(&d.instance.rank));
-    }
-
-    /// This host is lost, which has no ranks: how processes that were left there exited stays
-    /// unknown.
+    /// This host is lost: how processes that were there exited stays unknown.
     pub(super) fn forget_exits_on(&mut self, host: HostIndex) {
         self.detected.retain(|detected| detected.host != host);
     }

@@ -8,17 +8,21 @@
 //! must store the record before it carries out any later effect. Drivers without a store ignore it;
 //! their job ends with its central manager. [`Central::resume`] continues a job.
 //!
-//! The state is in parts with private fields: `rank_table`, `host_table`, `job_clock`, `job_end`,
-//! `losses`, `log_table`, `recovery_groups`, and the recovery mode with its checkpoints.
-//! `job_state` composes them, and `phase` says how far the job has come. The other files handle
-//! events: `central_step` (which passes each event to its handler), `registration`, `checkpoints`,
-//! `file_commits`, `region_checkpoints`, `stopping`, `ending`, `moves`, `recovery`, `resume` and
+//! The state is in parts: `job_course` (how far the job has come), `cluster` (which rank is where),
+//! `commits` (checkpoints), `return_state` (losses, and orders that wait), `moves`, and
+//! `job_terms`, which do not change. `job_state` composes them. `central_step` passes each event to
+//! its handler, a struct of references to the parts that it may touch (`job_parts`):
+//! `registration`, `checkpoints` and `file_commits`, `region_checkpoints`, `moves`, `added_hosts`,
+//! `recovery` (what is decided), `returns` (the one way back), `stopping`, `ending`, `resume` and
 //! `watch_steps`.
 
 mod added_hosts;
 mod central_omission;
 mod central_step;
+mod checkpoint_handler;
 mod checkpoints;
+mod cluster;
+mod commits;
 mod copy_groups;
 mod ending;
 mod event;
@@ -32,12 +36,15 @@ mod host_views;
 mod hosts_request;
 mod interface;
 mod job_clock;
+mod job_course;
 mod job_end;
+mod job_parts;
 mod job_state;
-mod leaving_hosts;
+mod job_terms;
 mod log_table;
 mod losses;
 mod moves;
+mod out;
 mod phase;
 pub mod placement;
 mod rank_table;
@@ -46,6 +53,8 @@ mod recovery_groups;
 mod region_checkpoints;
 mod registration;
 mod resume;
+mod return_state;
+mod returns;
 mod stop_request;
 mod stopping;
 mod view;
@@ -59,7 +68,7 @@ pub use host_condition::{HostCondition, HostView};
 pub use hosts_request::{AddedHost, HostsRequest};
 pub use interface::{
     CentralEffect, CentralInput, Failover, FailureHistory, HostIndex, Job, Leases, RankPlacement,
-    Record, Recovery, Relaunch, StoredState,
+    Record, Recovery, Relaunch, Return, ReturnScope, StoredState,
 };
 pub use job_end::END_BOUND;
 pub use job_state::Central;

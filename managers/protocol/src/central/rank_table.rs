@@ -7,6 +7,7 @@ use crate::verdict::Verdict;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_wire::Limits;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A rank at one moment.
@@ -72,6 +73,19 @@ pub(super) struct RankTable {
 }
 
 impl RankTable {
+    /// These ranks by host.
+    pub fn on_hosts(
+        &self,
+        ranks: &[(Rank, Incarnation)],
+    ) -> BTreeMap<HostIndex, Vec<(Rank, Incarnation)>> {
+        let mut by_host: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for one in ranks {
+            let host = self.host_of(one.0);
+            by_host.entry(host).or_default().push(*one);
+        }
+        by_host
+    }
+
     /// Ranks that have not been started, each on its host.
     pub fn new(
         generation: Generation,
@@ -175,6 +189,11 @@ impl RankTable {
     /// Whether a rank is on this host.
     pub fn is_any_on(&self, host: HostIndex) -> bool {
         self.all().any(|rank| rank.host == host)
+    }
+
+    /// Whether a process of some rank was started on this host.
+    pub fn is_any_started_on(&self, host: HostIndex) -> bool {
+        self.all().any(|rank| rank.host == host && rank.pid != 0)
     }
 
     /// For each of so many hosts whether some rank is there.

@@ -46,11 +46,6 @@ impl RecoveryGroups {
         RecoveryGroups { of_rank, groups }
     }
 
-    /// A rank's failure concerns its group only.
-    pub fn are_several(&self) -> bool {
-        !self.groups.is_empty()
-    }
-
     fn of(&self, rank: Rank) -> Option<&Group> {
         let group = self.of_rank.get(rank.index())?;
         self.groups.get(*group as usize)
@@ -97,13 +92,11 @@ impl RecoveryGroups {
         }
     }
 
-    /// The groups of these ranks come back from this checkpoint, and others stand. No group comes
-    /// back from an earlier one than `oldest`.
-    pub fn return_of(&mut self, ranks: &[Rank], epoch: Epoch, oldest: Option<Epoch>) {
+    /// The groups of these ranks come back from this checkpoint, and others stand.
+    pub fn return_of(&mut self, ranks: &[Rank], epoch: Epoch) {
         for rank in ranks {
             let group = self.of_rank.get(rank.index());
             if let Some(group) = group.and_then(|group| self.groups.get_mut(*group as usize)) {
-                group.returned.retain(|earlier| Some(*earlier) > oldest);
                 group.returned.insert(epoch);
                 group.lacking.extend(&group.members);
             }
@@ -197,8 +190,8 @@ mod tests {
         groups.return_all(at(3));
         groups.commit(Rank(1), at(5));
         assert_eq!(groups.oldest_commit(), Some(Epoch(3)));
-        groups.return_of(&[Rank(0), Rank(2)], Epoch(4), None);
-        groups.return_of(&[Rank(3)], Epoch(6), None);
+        groups.return_of(&[Rank(0), Rank(2)], Epoch(4));
+        groups.return_of(&[Rank(3)], Epoch(6));
         let within = |groups: &RecoveryGroups, after, last| {
             let found = groups.made_of_files(Epoch(after), Epoch(last));
             found.map(|rank| rank.0).collect::<Vec<_>>()
@@ -210,14 +203,12 @@ mod tests {
         assert_eq!(within(&groups, 3, 6), [0, 3], "rank 0 may lack some");
         groups.is_whole(Rank(0));
         assert_eq!(within(&groups, 3, 6), [3]);
-        groups.return_of(&[Rank(3)], Epoch(8), Some(Epoch(5)));
+        groups.return_of(&[Rank(3)], Epoch(8));
         assert_eq!(
             within(&groups, 5, 7),
             [3],
             "it may lack what the first file lacked"
         );
-        groups.return_of(&[Rank(3)], Epoch(8), Some(Epoch(6)));
-        assert!(within(&groups, 5, 7).is_empty(), "nobody asks for that");
         groups.recall_files([Epoch(2)].into_iter());
         assert_eq!(within(&groups, 1, 3), [3]);
         groups.return_all(at(6));
@@ -227,7 +218,7 @@ mod tests {
     #[test]
     fn a_job_of_one_group_has_no_commits_of_groups() {
         let mut groups = RecoveryGroups::default();
-        assert!(!groups.are_several() && groups.members(Rank(0)).is_empty());
+        assert!(groups.members(Rank(0)).is_empty());
         let checkpoint = GroupCheckpoint {
             epoch: Epoch(1),
             at: Time(0),

@@ -1,83 +1,100 @@
 //! Checkpoints of registered memory: their numbers and their commits.
 
+use super::cluster::Cluster;
+use super::commits::Commits;
 use super::event::Event;
-use super::interface::{CentralEffect, HostIndex, Record};
-use super::job_state::Central;
-use crate::manager_messages::{ToCentral, ToLocal};
+use super::interface::{HostIndex, Record};
+use super::job_parts::JobParts;
+use super::out::Out;
+use crate::manager_messages::{ProcessInstance, RegionMessage, ToLocal};
 use crate::region_commits::RegionProgress;
-use rejoin_channel_table::Epoch;
+use rejoin_channel_table::{Epoch, Rank};
 
 /// A rank may ask for a number by so much above the last one. A peer's epoch is known from its low
 /// bits (`device/engine/src/short_header.rs`), so numbers have no larger gap while ranks run.
 const MOST_SKIPPED: u32 = 2_000;
 
-impl Central {
-    /// A rank that stores registered memory asks for a number, or has stored the memory.
-    pub(super) fn region_message(
-        &mut self,
-        host: HostIndex,
-        message: ToCentral,
-        effects: &mut Vec<CentralEffect>,
-    ) {
-        let (ToCentral::AskRegionsNumber { instance, .. }
-        | ToCentral::RegionsStored { instance, .. }) = message
-        else {
-            return;
-        };
-        if !self.ranks.is_live(host, instance) {
-            return;
+/// Numbers and commits checkpoints of registered memory.
+pub(in crate::central) struct RegionHandler<'a> {
+    pub(in crate::central) cluster: &'a Cluster,
+    pub(in crate::central) commits: &'a mut Commits,
+    pub(in crate::central) out: &'a mut Out,
+}
+
+impl<'a> RegionHandler<'a> {
+    /// The handler of a step.
+    pub(in crate::central) fn of(job: &'a mut JobParts<'_>) -> Self {
+        RegionHandler {
+            cluster: job.cluster,
+            commits: job.commits,
+            out: job.out,
         }
-        let generation = self.ranks.generation();
+    }
+}
+
+impl RegionHandler<'_> {
+    /// A rank that stores registered memory asks for a number, or has stored the memory.
+    pub(super) fn region_message(&mut self, host: HostIndex, message: RegionMessage) {
+        let ranks = &self.cluster.ranks;
         match message {
-            ToCentral::AskRegionsNumber { above, .. } => {
-                let epoch = self.take_number(above);
-                effects.push(CentralEffect::Persist(Record::RegionsNumbered { epoch }));
-                let number = ToLocal::RegionsNumber {
-                    generation,
-                    rank: instance.rank,
-                    epoch,
-                };
-                effects.push(CentralEffect::Send(host, number));
-            }
-            ToCentral::RegionsStored { epoch, .. } if epoch <= self.last_number() => {
-                let ranks = self.ranks.count();
-                match self.regions.stored(instance.rank, epoch, ranks) {
-                    RegionProgress::Waiting => {}
-                    RegionProgress::Complete => self.commit_regions(epoch, effects),
-                    RegionProgress::Known => {
-                        let epochs = self.regions.epochs();
-                        let answer = ToLocal::RegionsCommitted { generation, epochs };
-                        effects.push(CentralEffect::Send(host, answer));
-                    }
+            RegionMessage::NumberWanted { instance, above } => {
+                if ranks.is_live(host, instance) {
+                    self.give_number(host, instance, above);
                 }
             }
-            _ => {}
+            RegionMessage::Stored { instance, epoch } => {
+                if ranks.is_live(host, instance) && epoch <= self.commits.last_number() {
+                    self.stored(host, instance.rank, epoch);
+                }
+            }
         }
     }
 
-    fn commit_regions(&mut self, epoch: Epoch, effects: &mut Vec<CentralEffect>) {
-        self.regions.commit(epoch);
-        let (generation, epochs) = (self.ranks.generation(), self.regions.epochs());
-        effects.push(CentralEffect::Persist(Record::RegionsCommitted { epochs }));
-        let committed = || ToLocal::RegionsCommitted { generation, epochs };
-        self.hosts.send_all(committed, effects);
-        effects.push(CentralEffect::Event(Event::RegionsCommitted { epochs }));
+    fn give_number(&mut self, host: HostIndex, instance: ProcessInstance, above: Epoch) {
+        let epoch = self.take_number(above);
+        self.out.persist(Record::RegionsNumbered { epoch });
+        let number = ToLocal::RegionsNumber {
+            generation: instance.generation,
+            rank: instance.rank,
+            epoch,
+        };
+        self.out.send(host, number);
     }
 
-    /// The highest number that was given to a checkpoint.
-    pub(super) fn last_number(&self) -> Epoch {
-        let checkpoints = self.mode.checkpoints();
-        checkpoints.map_or(self.requested, |c| c.last_number())
+    fn stored(&mut self, host: HostIndex, rank: Rank, epoch: Epoch) {
+        let ranks = self.cluster.ranks.count();
+        match self.commits.regions.stored(rank, epoch, ranks) {
+            RegionProgress::Waiting => {}
+            RegionProgress::Complete => self.commit_regions(epoch),
+            RegionProgress::Known => {
+                let generation = self.cluster.ranks.generation();
+                let epochs = self.commits.regions.epochs();
+                let answer = ToLocal::RegionsCommitted { generation, epochs };
+                self.out.send(host, answer);
+            }
+        }
+    }
+
+    fn commit_regions(&mut self, epoch: Epoch) {
+        self.commits.regions.commit(epoch);
+        let (generation, epochs) = (
+            self.cluster.ranks.generation(),
+            self.commits.regions.epochs(),
+        );
+        self.out.persist(Record::RegionsCommitted { epochs });
+        let committed = || ToLocal::RegionsCommitted { generation, epochs };
+        self.cluster.hosts.send_all(committed, self.out);
+        self.out.event(Event::RegionsCommitted { epochs });
     }
 
     fn take_number(&mut self, above: Epoch) -> Epoch {
-        let last = self.last_number();
+        let last = self.commits.last_number();
         let is_near = above.0.saturating_sub(last.0) <= MOST_SKIPPED;
         let least = if is_near { last.max(above) } else { last };
         let epoch = Epoch(least.0.saturating_add(1));
-        match self.mode.checkpoints_mut() {
+        match self.commits.checkpoints_mut() {
             Some(checkpoints) => checkpoints.number_is_taken(epoch),
-            None => self.requested = epoch,
+            None => self.commits.requested = epoch,
         }
         epoch
     }

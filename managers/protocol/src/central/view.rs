@@ -1,11 +1,15 @@
 //! A snapshot of the job that the driver may show.
 
+use super::host_condition::HostView;
+use super::host_views::host_views;
 use super::job_state::Central;
 use super::log_table::LogView;
 use super::moves::MoveView;
 use super::phase::CentralPhase;
 use super::rank_table::RankView;
+use crate::detector::HostWatch;
 use crate::manager_messages::Time;
+use crate::verdict::Verdict;
 use rejoin_channel_table::{Epoch, Generation, Rank};
 use serde::{Deserialize, Serialize};
 
@@ -87,15 +91,72 @@ pub struct JobView {
 }
 
 impl Central {
+    /// The hosts as they are now, in their order.
+    #[must_use]
+    pub fn host_views(&self) -> Vec<HostView> {
+        host_views(&self.cluster, &self.terms)
+    }
+
+    /// When the driver must send [`CentralInput::Tick`](super::CentralInput::Tick) at the latest.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        let of_phase = match &self.course.phase {
+            CentralPhase::Over => return None,
+            CentralPhase::Ending => return self.course.end.drop_at(),
+            CentralPhase::Relaunching(relaunching) => {
+                return earlier(self.course.clock.limit_at(), relaunching.due());
+            }
+            CentralPhase::Resuming(resuming) => {
+                let of_job = earlier(self.course.clock.limit_at(), self.silence_due());
+                return earlier(of_job, resuming.due());
+            }
+            _ if self.returns.lost_hosts.is_pending() => return self.course.clock.limit_at(),
+            CentralPhase::Running => {
+                let checkpoints = self.commits.checkpoints();
+                let begins = checkpoints.filter(|_| self.course.begins_files(&self.moves));
+                let copies = begins.and_then(|c| c.copies_due_at());
+                let moves = self.moves.deadline();
+                earlier(
+                    moves,
+                    earlier(copies, checkpoints.and_then(|c| c.deadline())),
+                )
+            }
+            CentralPhase::Finalizing => self.commits.checkpoints().and_then(|c| c.deadline()),
+            _ => self.returns.losses.deadline(),
+        };
+        let of_job = earlier(self.course.clock.limit_at(), self.silence_due());
+        let of_job = earlier(of_job, self.returns.held_due(&self.cluster));
+        let of_job = earlier(of_job, self.commits.logs.due());
+        earlier(earlier(of_job, self.course.stop_due()), of_phase)
+    }
+
+    /// When some host may count as silent, or an answer of one is overdue.
+    fn silence_due(&self) -> Option<Time> {
+        let watch = self.watch.as_ref().and_then(HostWatch::deadline);
+        earlier(self.cluster.hosts.silence_due(), watch)
+    }
+
+    /// The verdict, once it is given.
+    #[must_use]
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.course.end.verdict()
+    }
+
+    /// The last signal that asked the ranks to end.
+    #[must_use]
+    pub fn interrupted(&self) -> Option<i32> {
+        self.course.end.interrupted()
+    }
+
     /// The job as it is now.
     #[must_use]
     pub fn view(&self) -> JobView {
-        let checkpoints = self.mode.checkpoints();
+        let checkpoints = self.commits.checkpoints();
         let epochs = checkpoints.map(|c| c.epochs()).unwrap_or_default();
         let timed = |epoch: Option<Epoch>| Some((epoch?, checkpoints?.committed_at(epoch?)?));
         JobView {
-            generation: self.ranks.generation(),
-            course: match self.phase {
+            generation: self.cluster.ranks.generation(),
+            course: match self.course.phase {
                 CentralPhase::Starting => Course::Starting,
                 CentralPhase::Resuming(_) => Course::Resuming,
                 CentralPhase::Restoring(_) => Course::Restoring,
@@ -109,22 +170,22 @@ impl Central {
             pending: checkpoints.and_then(|c| c.pending()),
             committed: timed(epochs.memory),
             in_files: timed(epochs.file),
-            on_partners: timed(epochs.partner.filter(|_| self.has_partners())),
-            regions: self.regions.epochs().newest,
+            on_partners: timed(epochs.partner.filter(|_| self.cluster.has_partners())),
+            regions: self.commits.regions.epochs().newest,
             progress: self.progress(),
-            log: self.logs.sums(),
+            log: self.commits.logs.sums(),
         }
     }
 
     fn progress(&self) -> Option<ImageProgress> {
-        let of = self.ranks.count();
-        match &self.phase {
+        let of = self.cluster.ranks.count();
+        match &self.course.phase {
             CentralPhase::Restoring(restore) => restore.epoch.map(|_| {
-                let back = self.ranks.registered_count();
+                let back = self.cluster.ranks.registered_count();
                 ImageProgress::new(ImageWork::Restore, back, of)
             }),
             CentralPhase::Running | CentralPhase::Finalizing => {
-                let checkpoints = self.mode.checkpoints()?;
+                let checkpoints = self.commits.checkpoints()?;
                 let files = checkpoints.files_under_way();
                 let files = files.map(|(epoch, whole)| (ImageWork::Files(epoch), whole));
                 let copies = checkpoints.copies_under_way();
@@ -144,12 +205,16 @@ impl Central {
 
     /// The ranks as they are now, in their order.
     pub fn ranks(&self) -> impl Iterator<Item = RankView> {
-        let checkpoints = self.mode.checkpoints();
+        let checkpoints = self.commits.checkpoints();
         let image = move |rank| checkpoints.and_then(|c| c.image_of(rank));
-        let views = self.ranks.views(image);
+        let views = self.cluster.ranks.views(image);
         (0..).map(Rank).zip(views).map(|(rank, view)| RankView {
-            log: self.logs.of(rank),
+            log: self.commits.logs.of(rank),
             ..view
         })
     }
+}
+
+fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
+    one.into_iter().chain(other).min()
 }

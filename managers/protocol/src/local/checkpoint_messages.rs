@@ -6,8 +6,10 @@ use super::image_table::{ImageFileState, Superseded};
 use super::inputs::LocalEffect;
 use super::rank_messages::one_line;
 use crate::levels::CommittedEpochs;
-use crate::manager_messages::{Cause, ProcessInstance, Stage, ToCentral};
-use rejoin_channel_table::{Epoch, Generation, Rank};
+use crate::manager_messages::{
+    Cause, FileMessage, ImageMessage, ProcessInstance, Stage, ToCentral,
+};
+use rejoin_channel_table::{Epoch, Generation, ImageId, Rank};
 use rejoin_wire::{FromManager, ImageCost, MOST_CAVEATS, ToManager};
 
 impl Local {
@@ -52,22 +54,22 @@ impl Local {
                 self.fail(instance.rank, instance.incarnation, cause, effects);
             }
             ToManager::Imaged {
-                epoch,
+                image,
                 cost,
                 caveats,
                 ..
-            } => self.imaged(instance, epoch, cost, caveats, effects),
+            } => self.imaged(instance, image, cost, caveats, effects),
             ToManager::NotImaged {
-                epoch,
+                image,
                 why,
                 outlives,
                 ..
             } => {
                 let why = one_line(&why);
                 self.tell(
-                    ToCentral::NotImaged {
+                    ImageMessage::NotTaken {
                         instance,
-                        epoch,
+                        image,
                         why,
                         outlives,
                     },
@@ -82,36 +84,46 @@ impl Local {
     fn imaged(
         &mut self,
         instance: ProcessInstance,
-        epoch: Epoch,
+        image: ImageId,
         cost: ImageCost,
         caveats: Vec<String>,
         effects: &mut Vec<LocalEffect>,
     ) {
-        if self.images.is_abandoned(epoch) {
-            effects.push(LocalEffect::DropImage(instance.rank, epoch));
+        let moves = match image {
+            ImageId::Checkpoint(_) => None,
+            ImageId::Move(number) => self.moves.find(instance.rank, number),
+        };
+        let is_late = match image {
+            ImageId::Checkpoint(epoch) => self.images.is_abandoned(epoch),
+            ImageId::Move(_) => moves.is_none(),
+        };
+        if is_late {
+            effects.push(LocalEffect::DropImage(instance.rank, image));
             return;
         }
-        let moves = self.moves.find(instance.rank, epoch);
         if moves.is_some()
             && let Some(caveat) = caveats.first()
         {
-            effects.push(LocalEffect::DropImage(instance.rank, epoch));
+            effects.push(LocalEffect::DropImage(instance.rank, image));
             let why = format!("a move would lose state of it: {}", one_line(caveat));
             return self.tell(
-                ToCentral::NotImaged {
+                ImageMessage::NotTaken {
                     instance,
-                    epoch,
+                    image,
                     why,
                     outlives: false,
                 },
                 effects,
             );
         }
-        self.images.add(instance.rank, epoch);
-        if let Some(image) = moves {
-            self.images.write(instance.rank, epoch);
-            let base = image.base;
-            effects.push(LocalEffect::WriteImageOfMove(instance.rank, epoch, base));
+        self.images.add(instance.rank, image);
+        if let Some(ordered) = moves {
+            self.images.write(instance.rank, image);
+            effects.push(LocalEffect::WriteImageOfMove(
+                instance.rank,
+                ordered.number,
+                ordered.base,
+            ));
         }
         if !caveats.is_empty() {
             let lines = caveats.iter().take(MOST_CAVEATS);
@@ -119,9 +131,9 @@ impl Local {
             effects.push(LocalEffect::Caveats(instance.rank, lines));
         }
         self.tell(
-            ToCentral::Imaged {
+            ImageMessage::Taken {
                 instance,
-                epoch,
+                image,
                 cost,
             },
             effects,
@@ -135,7 +147,7 @@ impl Local {
         abandoned: Epoch,
         effects: &mut Vec<LocalEffect>,
     ) {
-        let moves = |rank, epoch| self.moves.find(rank, epoch).is_some();
+        let moves = |rank, number| self.moves.find(rank, number).is_some();
         let superseded = self.images.commit(committed, abandoned, moves);
         effects.extend(superseded.into_iter().map(drop_superseded));
         let dropped = self.copies.keep(|epoch| self.images.counts(epoch));
@@ -158,7 +170,7 @@ impl Local {
         (epoch, released): (Epoch, Option<Epoch>),
         effects: &mut Vec<LocalEffect>,
     ) {
-        let moves = |rank, epoch| self.moves.find(rank, epoch).is_some();
+        let moves = |rank, number| self.moves.find(rank, number).is_some();
         let superseded = self.images.commit_group(ranks, epoch, moves);
         effects.extend(superseded.into_iter().map(drop_superseded));
         let Some(epoch) = released else {
@@ -178,18 +190,19 @@ impl Local {
         ranks: &[Rank],
         effects: &mut Vec<LocalEffect>,
     ) {
+        let image = ImageId::Checkpoint(epoch);
         for rank in ranks.iter().copied() {
-            match self.images.write(rank, epoch) {
+            match self.images.write(rank, image) {
                 Some(ImageFileState::Absent) => {
                     effects.push(LocalEffect::WriteImage(rank, epoch));
                 }
                 Some(ImageFileState::Partial) => {}
                 Some(ImageFileState::Whole) => {
-                    self.tell(ToCentral::ImageStored { rank, epoch }, effects);
+                    self.tell(FileMessage::Stored { rank, image }, effects);
                 }
                 None => {
                     let why = Some("its image is gone".to_string());
-                    self.tell(ToCentral::ImageNotStored { rank, epoch, why }, effects);
+                    self.tell(FileMessage::NotStored { rank, image, why }, effects);
                 }
             }
         }
@@ -199,16 +212,18 @@ impl Local {
     pub(super) fn image_stored(
         &mut self,
         rank: Rank,
-        epoch: Epoch,
+        image: ImageId,
         effects: &mut Vec<LocalEffect>,
     ) {
-        if self.images.set_file(rank, epoch, ImageFileState::Whole) {
-            let of_move = self.moves.find(rank, epoch);
-            if of_move.is_some_and(|image| !image.stops) {
+        if self.images.set_file(rank, image, ImageFileState::Whole) {
+            if let ImageId::Move(number) = image
+                && let Some(ordered) = self.moves.find(rank, number)
+                && !ordered.stops
+            {
                 // The rank must not copy pages for it any longer.
-                effects.push(LocalEffect::DropFromMemory(rank, epoch));
+                effects.push(LocalEffect::DropFromMemory(rank, image));
             }
-            self.tell(ToCentral::ImageStored { rank, epoch }, effects);
+            self.tell(FileMessage::Stored { rank, image }, effects);
         }
     }
 
@@ -216,13 +231,13 @@ impl Local {
     pub(super) fn image_not_stored(
         &mut self,
         rank: Rank,
-        epoch: Epoch,
+        image: ImageId,
         why: Option<String>,
         effects: &mut Vec<LocalEffect>,
     ) {
-        if self.images.set_file(rank, epoch, ImageFileState::Absent) {
+        if self.images.set_file(rank, image, ImageFileState::Absent) {
             let why = why.map(|why| one_line(&why));
-            self.tell(ToCentral::ImageNotStored { rank, epoch, why }, effects);
+            self.tell(FileMessage::NotStored { rank, image, why }, effects);
         }
     }
 
@@ -240,7 +255,7 @@ impl Local {
         self.answer_askers(effects);
         let waits = self.processes.find(instance.rank, instance.incarnation);
         if waits.is_some_and(|process| process.asked().is_some()) {
-            self.tell(ToCentral::Checkpoint { instance, after }, effects);
+            self.tell(ImageMessage::Wanted { instance, after }, effects);
         }
     }
 
@@ -262,7 +277,7 @@ impl Local {
     pub(super) fn image_ended(
         &mut self,
         rank: Rank,
-        epoch: Epoch,
+        image: ImageId,
         why: Option<String>,
         effects: &mut Vec<LocalEffect>,
     ) {
@@ -271,23 +286,23 @@ impl Local {
         };
         let incarnation = process.instance().incarnation;
         // Central may still wait for an image that no rank has reported.
-        if self.images.remove(rank, epoch) || self.images.counts_of(rank, epoch) {
+        if self.images.remove(rank, image) || self.images.counts_of(rank, image) {
             let instance = self.processes.instance(rank, incarnation);
             let why = why.map(|why| one_line(&why));
-            let lost = ToCentral::ImageLost {
+            let lost = ToCentral::Image(ImageMessage::Lost {
                 instance,
-                epoch,
+                image,
                 why,
-            };
+            });
             self.tell(lost, effects);
-            effects.push(LocalEffect::DropImage(rank, epoch));
+            effects.push(LocalEffect::DropImage(rank, image));
         }
     }
 }
 
 fn drop_superseded(image: Superseded) -> LocalEffect {
     match image {
-        Superseded::Everywhere(rank, epoch) => LocalEffect::DropImage(rank, epoch),
-        Superseded::InMemory(rank, epoch) => LocalEffect::DropFromMemory(rank, epoch),
+        Superseded::Everywhere(rank, image) => LocalEffect::DropImage(rank, image),
+        Superseded::InMemory(rank, image) => LocalEffect::DropFromMemory(rank, image),
     }
 }

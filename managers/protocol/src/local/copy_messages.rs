@@ -4,8 +4,8 @@ use super::copy_table::CopyState;
 use super::host_state::Local;
 use super::inputs::LocalEffect;
 use super::rank_messages::one_line;
-use crate::manager_messages::{KeptFile, ToCentral};
-use rejoin_channel_table::{Epoch, Rank};
+use crate::manager_messages::{FileMessage, KeptFile};
+use rejoin_channel_table::{Epoch, ImageId, Rank};
 
 impl Local {
     /// Central orders a copy of the file of one rank, or the parity of several. The order may come
@@ -25,22 +25,26 @@ impl Local {
         let is_parity = members.len() > 1;
         let file = KeptFile {
             rank,
-            epoch,
+            image: ImageId::Checkpoint(epoch),
             is_parity,
         };
         match self.copies.begin(file) {
             Some(CopyState::Partial) => {}
-            Some(CopyState::Whole) => self.tell(ToCentral::ImageCopied { rank, epoch }, effects),
+            Some(CopyState::Whole) => self.tell(FileMessage::Copied { rank, epoch }, effects),
             None => effects.push(LocalEffect::CopyImage(members, epoch)),
         }
     }
 
     /// A copy is whole. One that does not count any more was dropped while it was made.
     pub(super) fn image_copied(&mut self, file: KeptFile, effects: &mut Vec<LocalEffect>) {
-        let KeptFile { rank, epoch, .. } = file;
-        match self.copies.complete(file) {
-            true => self.tell(ToCentral::ImageCopied { rank, epoch }, effects),
-            false => effects.push(LocalEffect::DropCopy(file)),
+        let rank = file.rank;
+        match file.image {
+            ImageId::Checkpoint(epoch) if self.copies.complete(file) => {
+                self.tell(FileMessage::Copied { rank, epoch }, effects);
+            }
+            ImageId::Checkpoint(_) | ImageId::Move(_) => {
+                effects.push(LocalEffect::DropCopy(file));
+            }
         }
     }
 
@@ -51,10 +55,12 @@ impl Local {
         why: String,
         effects: &mut Vec<LocalEffect>,
     ) {
-        if self.copies.give_up(file) {
-            let KeptFile { rank, epoch, .. } = file;
+        let rank = file.rank;
+        if let ImageId::Checkpoint(epoch) = file.image
+            && self.copies.give_up(file)
+        {
             let why = one_line(&why);
-            self.tell(ToCentral::ImageNotCopied { rank, epoch, why }, effects);
+            self.tell(FileMessage::NotCopied { rank, epoch, why }, effects);
         }
     }
 }

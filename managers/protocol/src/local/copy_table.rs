@@ -1,7 +1,7 @@
 //! Copies and parities of image files that this host keeps for ranks of other hosts.
 
 use crate::manager_messages::KeptFile;
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{Epoch, ImageId, Rank};
 use std::collections::BTreeMap;
 
 /// How far one of them has come.
@@ -28,7 +28,10 @@ impl CopyTable {
 
     /// Forgets those of images that do not count, and returns which they are.
     pub fn keep(&mut self, counts: impl Fn(Epoch) -> bool) -> Vec<KeptFile> {
-        let void = self.copies.keys().filter(|file| !counts(file.epoch));
+        let void = self.copies.keys().filter(|file| {
+            let epoch = file.image.checkpoint();
+            !epoch.is_some_and(&counts)
+        });
         let void: Vec<_> = void.copied().collect();
         for file in &void {
             self.copies.remove(file);
@@ -36,11 +39,11 @@ impl CopyTable {
         void
     }
 
-    /// This rank is on this host, and comes back from the file of its image of this epoch, which is
-    /// no copy any more. Whole ones of other epochs stay as long as these count.
-    pub fn take_in(&mut self, rank: Rank, epoch: Option<Epoch>) {
+    /// This rank is on this host, and comes back from the file of this image, which is no copy any
+    /// more. Whole ones of other images stay as long as these count.
+    pub fn take_in(&mut self, rank: Rank, from: Option<ImageId>) {
         self.copies.retain(|file, state| {
-            let stays = *state == CopyState::Whole && Some(file.epoch) != epoch;
+            let stays = *state == CopyState::Whole && Some(file.image) != from;
             file.rank != rank || file.is_parity || stays
         });
     }

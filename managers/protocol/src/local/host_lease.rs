@@ -1,6 +1,6 @@
 //! The lease of a host that is reached over a network.
 
-use crate::lease::{Holder, LeaseDuty, Terms};
+use crate::lease::{Extension, Holder, LeaseDuty, Terms};
 use crate::manager_messages::{Time, ToLocal};
 
 /// The lease of this host, and the order to start ranks that waits for it.
@@ -34,10 +34,9 @@ impl HostLease {
         self.holder.as_mut()?.due(now)
     }
 
-    /// Central has granted a renewal. `true`: ranks may run again.
-    pub fn granted(&mut self, now: Time, number: u64) -> bool {
-        let lease = self.holder.as_mut();
-        lease.is_some_and(|lease| lease.granted(now, number))
+    /// Central has granted a renewal. Returns the longer lease, if it is one.
+    pub fn granted(&mut self, now: Time, number: u64) -> Option<Extension> {
+        self.holder.as_mut()?.granted(now, number)
     }
 
     /// This order to start ranks waits for the lease.

@@ -5,6 +5,7 @@ use crate::lookup::Directory;
 use crate::manager_messages::Time;
 use rejoin_channel_table::Generation;
 use rejoin_wire::ProcessMap;
+use std::sync::Arc;
 
 /// The look-up state of a host whose ranks look cards up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -42,12 +43,15 @@ impl HostLookups {
         self.directory.as_mut()
     }
 
-    /// From here on the managers to ask are known. `None`: the process map is of another job.
+    /// From here on the managers to ask are known. Ranks may have come to other hosts since the
+    /// last map. `None`: the process map is of another job.
     pub fn open(&mut self, process_map: &ProcessMap) -> Option<&mut Directory> {
-        let positions = process_map.positions(self.size).ok()?;
+        let positions: Arc<[usize]> = process_map.positions(self.size).ok()?.into();
         let me = self.me;
-        let new = || Directory::new(me, positions.into());
-        Some(self.directory.get_or_insert_with(new))
+        let new = || Directory::new(me, Arc::clone(&positions));
+        let directory = self.directory.get_or_insert_with(new);
+        directory.place(positions);
+        Some(directory)
     }
 
     /// The table of this generation has come.

@@ -1,6 +1,6 @@
 //! A rollback of ranks that has not been carried out yet.
 
-use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_channel_table::{ImageId, Incarnation, Rank};
 
 /// A rank that is to come back, or to come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -9,8 +9,8 @@ pub(super) struct LocalRestore {
     pub rank: Rank,
     /// Its next incarnation.
     pub incarnation: Incarnation,
-    /// The number of its image; `None`: it comes back to its start.
-    pub epoch: Option<Epoch>,
+    /// Its image; `None`: it comes back to its start.
+    pub from: Option<ImageId>,
 }
 
 /// The last orders to roll ranks back, and the processes that they leave behind.

@@ -112,9 +112,9 @@ impl Local {
     }
 
     /// Tells central, unless it does not come back.
-    pub(super) fn tell(&self, message: ToCentral, effects: &mut Vec<LocalEffect>) {
+    pub(super) fn tell(&self, message: impl Into<ToCentral>, effects: &mut Vec<LocalEffect>) {
         if self.central {
-            effects.push(LocalEffect::Central(message));
+            effects.push(LocalEffect::Central(message.into()));
         }
     }
 

@@ -1,7 +1,7 @@
 //! The images of this host's ranks, and the checkpoints whose images count.
 
 use crate::levels::CommittedEpochs;
-use rejoin_channel_table::{Epoch, Generation, Rank};
+use rejoin_channel_table::{Epoch, Generation, ImageId, MoveNumber, Rank};
 use rejoin_wire::FromManager;
 use std::collections::BTreeMap;
 
@@ -20,9 +20,9 @@ pub(super) enum ImageFileState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Superseded {
     /// It does not count.
-    Everywhere(Rank, Epoch),
+    Everywhere(Rank, ImageId),
     /// Its file counts.
-    InMemory(Rank, Epoch),
+    InMemory(Rank, ImageId),
 }
 
 /// The images of this host's ranks, and the checkpoints whose images count.
@@ -38,25 +38,25 @@ pub(super) struct ImageTable {
     /// The last checkpoints of recovery groups, by rank: earlier images of it do not count.
     of_groups: BTreeMap<Rank, Epoch>,
     /// The images from which ranks can be restored.
-    images: BTreeMap<(Rank, Epoch), ImageFileState>,
+    images: BTreeMap<(Rank, ImageId), ImageFileState>,
 }
 
 impl ImageTable {
     /// From now on the images of `committed` count, and those of epochs above `abandoned`. Returns
-    /// the images that are there and do not count there. `moves`: whether a rank is about to move
-    /// with an image, which stays then.
+    /// the images that are there and do not count there. `moves`: whether a rank of this host is
+    /// about to move with an image, which stays then.
     pub fn commit(
         &mut self,
         committed: CommittedEpochs,
         abandoned: Epoch,
-        moves: impl Fn(Rank, Epoch) -> bool,
+        moves: impl Fn(Rank, MoveNumber) -> bool,
     ) -> Vec<Superseded> {
         self.committed = committed;
         self.abandoned = self.abandoned.max(abandoned);
         if !std::mem::take(&mut self.resumed) {
             self.aborted = self.aborted.max(abandoned);
         }
-        self.take_superseded(|rank, epoch| !moves(rank, epoch))
+        self.take_superseded(|rank, image| !is_of_move(rank, image, &moves))
     }
 
     /// The recovery group of these ranks has committed this checkpoint. Returns images of them that
@@ -65,7 +65,7 @@ impl ImageTable {
         &mut self,
         ranks: &[Rank],
         epoch: Epoch,
-        moves: impl Fn(Rank, Epoch) -> bool,
+        moves: impl Fn(Rank, MoveNumber) -> bool,
     ) -> Vec<Superseded> {
         let before = ranks.iter().filter_map(|rank| self.of_groups.get(rank));
         // Its image was gone, so that later images of the group are void, too.
@@ -75,36 +75,39 @@ impl ImageTable {
         let mut superseded = Vec::new();
         if falls_back {
             self.images.retain(|(rank, image), _| {
-                let is_void = *image > epoch && ranks.contains(rank);
+                let is_void = *image > ImageId::Checkpoint(epoch) && ranks.contains(rank);
                 superseded.extend(is_void.then_some(Superseded::Everywhere(*rank, *image)));
                 !is_void
             });
         }
         // Central may not know of later ones yet.
-        let earlier = |rank, image| image < epoch && ranks.contains(&rank) && !moves(rank, image);
+        let earlier = |rank, image| {
+            let is_earlier = image < ImageId::Checkpoint(epoch) && ranks.contains(&rank);
+            is_earlier && !is_of_move(rank, image, &moves)
+        };
         superseded.extend(self.take_superseded(earlier));
         superseded
     }
 
     /// Forgets images that do not count any more, and returns these, and those of which only the
     /// file counts. Looks only at those of which `among` is true.
-    fn take_superseded(&mut self, among: impl Fn(Rank, Epoch) -> bool) -> Vec<Superseded> {
+    fn take_superseded(&mut self, among: impl Fn(Rank, ImageId) -> bool) -> Vec<Superseded> {
         let mut superseded = Vec::new();
         let images = std::mem::take(&mut self.images);
-        for ((rank, epoch), file) in images {
-            let is_newest = match self.of_groups.get(&rank) {
-                Some(last) => *last == epoch,
-                None => self.committed.memory == Some(epoch),
-            };
-            let only_file =
-                self.committed.is_in_files(epoch) && !is_newest && file == ImageFileState::Whole;
-            if among(rank, epoch) && only_file {
-                superseded.push(Superseded::InMemory(rank, epoch));
-            } else if among(rank, epoch) && !self.counts_of(rank, epoch) {
-                superseded.push(Superseded::Everywhere(rank, epoch));
+        for ((rank, image), file) in images {
+            let newest = self.of_groups.get(&rank).copied();
+            let newest = newest.or(self.committed.memory);
+            let only_file = image.checkpoint().is_some_and(|epoch| {
+                let is_whole = file == ImageFileState::Whole;
+                self.committed.is_in_files(epoch) && newest != Some(epoch) && is_whole
+            });
+            if among(rank, image) && only_file {
+                superseded.push(Superseded::InMemory(rank, image));
+            } else if among(rank, image) && !self.counts_of(rank, image) {
+                superseded.push(Superseded::Everywhere(rank, image));
                 continue;
             }
-            self.images.insert((rank, epoch), file);
+            self.images.insert((rank, image), file);
         }
         superseded
     }
@@ -119,10 +122,10 @@ impl ImageTable {
         self.of_groups.clear();
     }
 
-    /// Has a rank's image of this epoch written to a file. Returns the state of the file before
+    /// Has an image of a rank written to a file. Returns the state of the file before
     /// that; `None`: there is no such image.
-    pub fn write(&mut self, rank: Rank, epoch: Epoch) -> Option<ImageFileState> {
-        let file = self.images.get_mut(&(rank, epoch))?;
+    pub fn write(&mut self, rank: Rank, image: ImageId) -> Option<ImageFileState> {
+        let file = self.images.get_mut(&(rank, image))?;
         let before = *file;
         if before == ImageFileState::Absent {
             *file = ImageFileState::Partial;
@@ -130,14 +133,14 @@ impl ImageTable {
         Some(before)
     }
 
-    /// Whether a rank's image of this epoch is being written to a file.
-    pub fn is_being_written(&self, rank: Rank, epoch: Epoch) -> bool {
-        self.images.get(&(rank, epoch)) == Some(&ImageFileState::Partial)
+    /// Whether an image of a rank is being written to a file.
+    pub fn is_being_written(&self, rank: Rank, image: ImageId) -> bool {
+        self.images.get(&(rank, image)) == Some(&ImageFileState::Partial)
     }
 
     /// The file of an image that is being written has come to this. Returns whether it was.
-    pub fn set_file(&mut self, rank: Rank, epoch: Epoch, state: ImageFileState) -> bool {
-        let file = self.images.get_mut(&(rank, epoch));
+    pub fn set_file(&mut self, rank: Rank, image: ImageId, state: ImageFileState) -> bool {
+        let file = self.images.get_mut(&(rank, image));
         let Some(file) = file.filter(|file| **file == ImageFileState::Partial) else {
             return false;
         };
@@ -148,31 +151,33 @@ impl ImageTable {
     /// The job continues from this checkpoint, of which these ranks have images.
     pub fn continue_from(&mut self, epoch: Epoch, ranks: impl Iterator<Item = Rank>) {
         self.commit(CommittedEpochs::only(Some(epoch)), epoch, |_, _| false);
-        let images = ranks.map(|rank| ((rank, epoch), ImageFileState::Whole));
+        let images = ranks.map(|rank| ((rank, ImageId::Checkpoint(epoch)), ImageFileState::Whole));
         self.images.extend(images);
     }
 
     /// A rank that was on another host has this image in a file, unless the image is here since
     /// the rank was here before.
-    pub fn add_stored(&mut self, rank: Rank, epoch: Epoch) {
-        let state = self.images.entry((rank, epoch));
+    pub fn add_stored(&mut self, rank: Rank, image: ImageId) {
+        let state = self.images.entry((rank, image));
         state.or_insert(ImageFileState::Whole);
     }
 
     /// A rank has made an image.
-    pub fn add(&mut self, rank: Rank, epoch: Epoch) {
-        self.images.insert((rank, epoch), ImageFileState::Absent);
+    pub fn add(&mut self, rank: Rank, image: ImageId) {
+        self.images.insert((rank, image), ImageFileState::Absent);
     }
 
     /// An image is gone. Returns whether it was there.
-    pub fn remove(&mut self, rank: Rank, epoch: Epoch) -> bool {
-        self.images.remove(&(rank, epoch)).is_some()
+    pub fn remove(&mut self, rank: Rank, image: ImageId) -> bool {
+        self.images.remove(&(rank, image)).is_some()
     }
 
-    /// The epochs from which a rank can be restored.
+    /// The checkpoints from which a rank can be restored.
     pub fn of(&self, rank: Rank) -> impl Iterator<Item = Epoch> {
-        let all = (rank, Epoch(0))..=(rank, Epoch(u32::MAX));
-        self.images.range(all).map(|((_, epoch), _)| *epoch)
+        let first = ImageId::Checkpoint(Epoch(0));
+        let last = ImageId::Checkpoint(Epoch(u32::MAX));
+        let all = self.images.range((rank, first)..=(rank, last));
+        all.filter_map(|((_, image), _)| image.checkpoint())
     }
 
     /// Central was started again.
@@ -180,9 +185,17 @@ impl ImageTable {
         self.resumed = true;
     }
 
-    /// A rank's image of this epoch counts.
-    pub fn counts_of(&self, rank: Rank, epoch: Epoch) -> bool {
-        match self.of_groups.get(&rank) {
+    /// An image of a rank counts. One with which it moves does until the next checkpoint.
+    pub fn counts_of(&self, rank: Rank, image: ImageId) -> bool {
+        let last = self.of_groups.get(&rank);
+        let epoch = match image {
+            ImageId::Checkpoint(epoch) => epoch,
+            ImageId::Move(number) => {
+                let last = last.copied().unwrap_or_default();
+                return number.after >= self.abandoned.max(last);
+            }
+        };
+        match last {
             Some(last) => {
                 let is_file = self.committed.is_in_files(epoch);
                 // The newest of all groups may be written next.
@@ -226,5 +239,13 @@ impl ImageTable {
             epoch: self.committed.memory,
             abandoned: self.aborted,
         }
+    }
+}
+
+/// Whether it is an image with which the rank is about to move from this host.
+fn is_of_move(rank: Rank, image: ImageId, moves: impl Fn(Rank, MoveNumber) -> bool) -> bool {
+    match image {
+        ImageId::Checkpoint(_) => false,
+        ImageId::Move(number) => moves(rank, number),
     }
 }

@@ -5,9 +5,9 @@ use crate::detector::{ProbeFailure, ProbeMessage};
 use crate::host_health::HostHealth;
 use crate::lookup;
 use crate::manager_messages::{
-    End, KeptFile, MoveBytes, MovedRank, ProcessInstance, RankLogUse, ToCentral, ToLocal,
+    End, KeptFile, MoveBytes, MovedRank, ProcessInstance, RankLogUse, Time, ToCentral, ToLocal,
 };
-use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_channel_table::{Epoch, ImageId, Incarnation, MoveNumber, Rank};
 use rejoin_wire::{FromManager, ToManager};
 
 /// An input of the driver to the core.
@@ -35,24 +35,24 @@ pub enum LocalInput {
     CallerEnded(Rank, Incarnation, End),
     /// A process that was to retire can do nothing any more, and all that it wrote has been taken.
     Retired(Rank, Incarnation),
-    /// A rank's image of this epoch ended, and has no file.
-    ImageEnded(Rank, Epoch),
-    /// This host has given up a rank's image of this epoch, which has no file, for this reason.
-    ImageGivenUp(Rank, Epoch, String),
-    /// A rank's image of this epoch is in a file.
-    ImageStored(Rank, Epoch),
-    /// A rank's image of this epoch can't be written to a file, for this reason; without one, it
-    /// can be tried again at once.
-    ImageNotStored(Rank, Epoch, Option<String>),
+    /// An image of a rank ended, and has no file.
+    ImageEnded(Rank, ImageId),
+    /// This host has given up an image of a rank, which has no file, for this reason.
+    ImageGivenUp(Rank, ImageId, String),
+    /// An image of a rank is in a file.
+    ImageStored(Rank, ImageId),
+    /// An image of a rank can't be written to a file, for this reason; without one, it can be tried
+    /// again at once.
+    ImageNotStored(Rank, ImageId, Option<String>),
     /// This host has a copy or the parity of files of images, of ranks of other hosts.
     ImageCopied(KeptFile),
     /// It can't be made, for this reason.
     ImageNotCopied(KeptFile, String),
     /// The image of this number of a rank that is to move here is loaded; its file has so many
     /// bytes.
-    Loaded(Rank, Epoch, u64),
+    Loaded(Rank, MoveNumber, u64),
     /// It can't be loaded, for this reason.
-    NotLoaded(Rank, Epoch, String),
+    NotLoaded(Rank, MoveNumber, String),
     /// The file of an image with which a rank moves is so far.
     MoveBytes(MoveBytes),
     /// The logs of these ranks hold this.
@@ -86,28 +86,29 @@ pub enum LocalEffect {
     /// Stop the processes of this instance, and take all that it has written; answer with
     /// `Retired`. Other processes that it has forked continue.
     Retire(Rank, Incarnation),
-    /// Have the rank's image of this epoch make this process instance; answer with `Spawned` or
+    /// Have this image of the rank make this process instance; answer with `Spawned` or
     /// `NotStarted`.
-    Restore(ProcessInstance, Epoch),
-    /// A rank of a lost host is on this one from now on, and comes back from the file of its image
-    /// of this epoch. The order may come twice.
-    TakeIn(MovedRank, Option<Epoch>),
+    Restore(ProcessInstance, ImageId),
+    /// A rank of another host is on this one from now on, and comes from the file of this image.
+    /// The order may come twice.
+    TakeIn(MovedRank, Option<ImageId>),
     /// End a retired process, and drop all that belongs to it.
     Discard(Rank, Incarnation),
     /// This rank is on another host from now on. It may come back.
     HasLeft(Rank),
     /// Drop an image, wherever it is.
-    DropImage(Rank, Epoch),
+    DropImage(Rank, ImageId),
     /// End the process of an image that is also in a file.
-    DropFromMemory(Rank, Epoch),
-    /// Have an image write its file; answer with `ImageStored` or `ImageNotStored`.
+    DropFromMemory(Rank, ImageId),
+    /// Have the image of a checkpoint write its file; answer with `ImageStored` or
+    /// `ImageNotStored`.
     WriteImage(Rank, Epoch),
     /// The same for an image with which the rank moves. The file refers to the image of the other
     /// number.
-    WriteImageOfMove(Rank, Epoch, Option<Epoch>),
+    WriteImageOfMove(Rank, MoveNumber, Option<MoveNumber>),
     /// Load the image of this number, of a rank that is to move here, from the host of this number
     /// or from the folder of all hosts; answer with `Loaded` or `NotLoaded`.
-    Load(Rank, Epoch, Option<usize>),
+    Load(Rank, MoveNumber, Option<usize>),
     /// Drop what was loaded of a rank, if anything was.
     Unload(Rank),
     /// Copy the file of this checkpoint that this rank has stored on the host of this number, or
@@ -131,10 +132,11 @@ pub enum LocalEffect {
     Probe(usize, ProbeMessage),
     /// Watch this process, which registered and is not the one that was started.
     Watch(Rank, Incarnation, u32),
-    /// Suspend all present processes of ranks; nothing of them acts any more.
+    /// Suspend all processes of ranks; nothing of them acts any more.
     StopAll,
-    /// Have them continue.
-    ContinueAll,
+    /// Ranks may run until then, whatever becomes of the manager, and are suspended from then on.
+    /// Processes that were suspended for a lease continue.
+    RunUntil(Time),
     /// Send this signal to the process group of this rank.
     SignalGroup(Rank, i32),
     /// Send this signal to the process of this rank that registered and is not the one that was

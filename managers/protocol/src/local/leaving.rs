@@ -7,7 +7,7 @@
 use super::host_state::{Local, LocalPhase};
 use super::inputs::LocalEffect;
 use super::leave_time::LeaveTime;
-use crate::manager_messages::{Time, ToCentral};
+use crate::manager_messages::{HostMessage, Time};
 
 /// Milliseconds after which central is told again.
 const AGAIN: u64 = 2000;
@@ -24,7 +24,7 @@ impl Local {
             until: now.plus_millis(millis - millis / 10),
             again: now.plus_millis(AGAIN),
         });
-        self.tell(ToCentral::HostEnds, effects);
+        self.tell(HostMessage::Ends, effects);
     }
 
     /// The ranks have nowhere to go.
@@ -46,7 +46,7 @@ impl Local {
             self.abandon(effects);
         } else if leaving.again <= now {
             leaving.again = now.plus_millis(AGAIN);
-            self.tell(ToCentral::HostEnds, effects);
+            self.tell(HostMessage::Ends, effects);
         }
     }
 

@@ -4,9 +4,9 @@ use super::host_state::{Local, LocalPhase};
 use super::inputs::LocalEffect;
 use super::rank_process::RankProcess;
 use crate::host_health::HostHealth;
-use crate::manager_messages::{Stage, Time, ToCentral, ToLocal};
+use crate::manager_messages::{HostMessage, ProcessMessage, Stage, Time, ToLocal};
 use crate::signal_numbers::{self, CONT, KILL, TERM, TSTP};
-use rejoin_channel_table::{Incarnation, Rank};
+use rejoin_channel_table::{ImageId, Incarnation, Rank};
 use rejoin_wire::FromManager;
 
 /// Milliseconds between the polite signal and SIGKILL.
@@ -31,7 +31,7 @@ impl Local {
         };
         self.phase = LocalPhase::Running;
         self.hold = hold;
-        self.take_in(moved, (from, &[]), effects);
+        self.take_in(moved, (from.map(ImageId::Checkpoint), &[]), effects);
         if let Some(epoch) = from {
             self.images
                 .continue_from(epoch, ranks.iter().map(|(rank, _)| *rank));
@@ -40,7 +40,7 @@ impl Local {
         let instances = self.processes.iter().map(|process| process.instance());
         effects.extend(instances.map(|instance| match from {
             None => LocalEffect::Spawn(instance),
-            Some(epoch) => LocalEffect::Restore(instance, epoch),
+            Some(epoch) => LocalEffect::Restore(instance, ImageId::Checkpoint(epoch)),
         }));
     }
 
@@ -56,7 +56,7 @@ impl Local {
         if let Some(process) = self.processes.find(rank, incarnation) {
             process.started(now, pid);
             let instance = self.processes.instance(rank, incarnation);
-            self.tell(ToCentral::Spawned { instance, pid }, effects);
+            self.tell(ProcessMessage::Spawned { instance, pid }, effects);
         }
         if self.lease.is_suspended() {
             // It was on its way when the lease ended.
@@ -124,7 +124,7 @@ impl Local {
     /// The health command of this host has answered. At the end of the job nobody asks.
     pub(super) fn health(&mut self, health: HostHealth, effects: &mut Vec<LocalEffect>) {
         if matches!(self.phase, LocalPhase::Idle | LocalPhase::Running) {
-            self.tell(ToCentral::Health(health), effects);
+            self.tell(HostMessage::Health(health), effects);
         }
     }
 
@@ -160,7 +160,7 @@ impl Local {
     pub(super) fn swept(&mut self, effects: &mut Vec<LocalEffect>) {
         if self.phase == LocalPhase::Sweeping {
             self.phase = LocalPhase::Done;
-            self.tell(ToCentral::Done, effects);
+            self.tell(HostMessage::Done, effects);
             if !self.central {
                 self.leave(true, effects);
             }

@@ -3,8 +3,8 @@
 use super::host_state::{Local, LocalPhase};
 use super::inputs::{LocalEffect, LocalInput};
 use super::rank_process::RankProcess;
-use crate::manager_messages::{Cause, Time, ToCentral, ToLocal};
-use rejoin_channel_table::Rank;
+use crate::manager_messages::{Cause, HostMessage, LogMessage, MoveMessage, Time, ToLocal};
+use rejoin_channel_table::{ImageId, Rank};
 use rejoin_wire::ToManager;
 
 impl Local {
@@ -61,7 +61,7 @@ impl Local {
             LocalInput::NoConnection(host, failure) => self.no_connection(host, failure),
             LocalInput::Leave(millis) => self.leave_within(now, millis, effects),
             LocalInput::Health(health) => self.health(health, effects),
-            LocalInput::LogsUsed(all) => self.tell(ToCentral::LogsUsed(all), effects),
+            LocalInput::LogsUsed(all) => self.tell(LogMessage::Used(all), effects),
             LocalInput::Tick => self.tick(now, effects),
             LocalInput::Swept => self.swept(effects),
             input => self.step_of_image(input, effects),
@@ -72,13 +72,13 @@ impl Local {
     /// An input about images and their files.
     fn step_of_image(&mut self, input: LocalInput, effects: &mut Vec<LocalEffect>) {
         match input {
-            LocalInput::ImageEnded(rank, epoch) => self.image_ended(rank, epoch, None, effects),
-            LocalInput::ImageGivenUp(rank, epoch, why) => {
-                self.image_ended(rank, epoch, Some(why), effects);
+            LocalInput::ImageEnded(rank, image) => self.image_ended(rank, image, None, effects),
+            LocalInput::ImageGivenUp(rank, image, why) => {
+                self.image_ended(rank, image, Some(why), effects);
             }
-            LocalInput::ImageStored(rank, epoch) => self.image_stored(rank, epoch, effects),
-            LocalInput::ImageNotStored(rank, epoch, why) => {
-                self.image_not_stored(rank, epoch, why, effects);
+            LocalInput::ImageStored(rank, image) => self.image_stored(rank, image, effects),
+            LocalInput::ImageNotStored(rank, image, why) => {
+                self.image_not_stored(rank, image, why, effects);
             }
             LocalInput::ImageCopied(file) => self.image_copied(file, effects),
             LocalInput::ImageNotCopied(file, why) => self.image_not_copied(file, why, effects),
@@ -86,7 +86,7 @@ impl Local {
             LocalInput::NotLoaded(rank, number, why) => {
                 self.not_loaded(rank, number, why, effects);
             }
-            LocalInput::MoveBytes(bytes) => self.tell(ToCentral::MoveBytes(bytes), effects),
+            LocalInput::MoveBytes(bytes) => self.tell(MoveMessage::Bytes(bytes), effects),
             LocalInput::CopiesFound(found) => self.copies.adopt(found),
             _ => {}
         }
@@ -104,7 +104,7 @@ impl Local {
             ToLocal::Report | ToLocal::End { .. } | ToLocal::Kill
                 if self.phase == LocalPhase::Done =>
             {
-                self.tell(ToCentral::Done, effects);
+                self.tell(HostMessage::Done, effects);
             }
             ToLocal::Granted { number } => self.granted(now, number, effects),
             ToLocal::Spawn { .. } | ToLocal::Restore { .. } => {
@@ -228,15 +228,16 @@ impl Local {
                 moved,
                 ..
             } if runs && generation > present => {
+                let from = from.map(ImageId::Checkpoint);
                 self.restore(now, generation, (from, ranks), moved, effects);
             }
             ToLocal::Restore {
                 generation,
-                epoch,
+                from,
                 ranks,
                 moved,
             } if runs && generation >= present => {
-                self.restore(now, generation, (epoch, ranks), moved, effects);
+                self.restore(now, generation, (from, ranks), moved, effects);
             }
             ToLocal::Restore { .. } if self.lease.awaits() => self.lease.come_back(order),
             // It came twice.

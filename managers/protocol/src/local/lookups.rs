@@ -95,12 +95,15 @@ impl Local {
         let Some(directory) = lookups.open(process_map) else {
             return false;
         };
+        // Also if no rank of this host has a card that counts yet.
+        directory.renew(generation);
         let mut wanted = Vec::new();
         for process in self.processes.iter() {
-            if let Some(card) = process.card().cloned() {
-                let ProcessInstance {
-                    rank, incarnation, ..
-                } = process.instance();
+            let ProcessInstance {
+                rank, incarnation, ..
+            } = process.instance();
+            let card = process.card().filter(|_| !self.moves.is_arrival(rank));
+            if let Some(card) = card.cloned() {
                 directory.learn(generation, rank, incarnation, card, &mut wanted);
             }
         }

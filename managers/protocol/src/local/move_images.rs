@@ -1,15 +1,15 @@
 //! The images with which ranks of this host move, and ranks of other hosts that are to move here.
 
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{MoveNumber, Rank};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An image that was ordered for a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct OrderedImage {
-    /// The number, which no checkpoint has.
-    pub number: Epoch,
+    /// The number of the image.
+    pub number: MoveNumber,
     /// The number of the image before, to which its file refers.
-    pub base: Option<Epoch>,
+    pub base: Option<MoveNumber>,
     /// The rank waits at it.
     pub stops: bool,
 }
@@ -22,7 +22,7 @@ pub(super) struct MoveImages {
     /// Ranks that are to move here, whose images were to be loaded.
     loads: BTreeSet<Rank>,
     /// The last images of ranks that have moved here, or were to.
-    arrivals: BTreeMap<Rank, Epoch>,
+    arrivals: BTreeMap<Rank, MoveNumber>,
 }
 
 impl MoveImages {
@@ -45,13 +45,18 @@ impl MoveImages {
     }
 
     /// A process is to be made of the last image of a rank that moves here.
-    pub fn arrives(&mut self, rank: Rank, number: Epoch) {
+    pub fn arrives(&mut self, rank: Rank, number: MoveNumber) {
         self.arrivals.insert(rank, number);
+    }
+
+    /// A rank comes here by a move, or has come by one.
+    pub fn is_arrival(&self, rank: Rank) -> bool {
+        self.arrivals.contains_key(&rank)
     }
 
     /// A rank is not here any more. Returns the number of the image with which it has come, or was
     /// to come.
-    pub fn take_arrival(&mut self, rank: Rank) -> Option<Epoch> {
+    pub fn take_arrival(&mut self, rank: Rank) -> Option<MoveNumber> {
         self.arrivals.remove(&rank)
     }
 
@@ -61,13 +66,13 @@ impl MoveImages {
     }
 
     /// The image of this number of a rank.
-    pub fn find(&self, rank: Rank, number: Epoch) -> Option<OrderedImage> {
+    pub fn find(&self, rank: Rank, number: MoveNumber) -> Option<OrderedImage> {
         let images = self.ordered.get(&rank)?;
         images.iter().find(|image| image.number == number).copied()
     }
 
     /// The number of the latest image of a rank.
-    pub fn latest(&self, rank: Rank) -> Option<Epoch> {
+    pub fn latest(&self, rank: Rank) -> Option<MoveNumber> {
         Some(self.ordered.get(&rank)?.last()?.number)
     }
 
@@ -79,7 +84,7 @@ impl MoveImages {
 
     /// Forgets the images of a rank. Returns their numbers, the latest first: an image refers to
     /// those before it.
-    pub fn take(&mut self, rank: Rank) -> Vec<Epoch> {
+    pub fn take(&mut self, rank: Rank) -> Vec<MoveNumber> {
         let images = self.ordered.remove(&rank).unwrap_or_default();
         images.iter().rev().map(|image| image.number).collect()
     }

@@ -11,8 +11,10 @@ use super::inputs::LocalEffect;
 use super::move_images::OrderedImage;
 use super::rank_messages::one_line;
 use super::rank_process::RankProcess;
-use crate::manager_messages::{ProcessInstance, Time, ToCentral, ToLocal};
-use rejoin_channel_table::{BusinessCard, Epoch, Generation, Rank};
+use crate::manager_messages::{
+    ImageMessage, MoveMessage, ProcessInstance, ProcessMessage, Time, ToCentral, ToLocal,
+};
+use rejoin_channel_table::{BusinessCard, Generation, ImageId, MoveNumber, Rank};
 use rejoin_wire::FromManager;
 
 impl Local {
@@ -58,7 +60,7 @@ impl Local {
     fn load(
         &mut self,
         rank: Rank,
-        number: Epoch,
+        number: MoveNumber,
         holder: Option<usize>,
         effects: &mut Vec<LocalEffect>,
     ) {
@@ -84,15 +86,15 @@ impl Local {
     pub(super) fn loaded(
         &self,
         rank: Rank,
-        number: Epoch,
+        number: MoveNumber,
         bytes: u64,
         effects: &mut Vec<LocalEffect>,
     ) {
-        let loaded = ToCentral::Loaded {
+        let loaded = ToCentral::Move(MoveMessage::Loaded {
             rank,
             number,
             bytes,
-        };
+        });
         self.tell(loaded, effects);
     }
 
@@ -100,12 +102,12 @@ impl Local {
     pub(super) fn not_loaded(
         &self,
         rank: Rank,
-        number: Epoch,
+        number: MoveNumber,
         why: String,
         effects: &mut Vec<LocalEffect>,
     ) {
         let why = one_line(&why);
-        let not_loaded = ToCentral::NotLoaded { rank, number, why };
+        let not_loaded = ToCentral::Move(MoveMessage::NotLoaded { rank, number, why });
         self.tell(not_loaded, effects);
     }
 
@@ -127,12 +129,12 @@ impl Local {
         let process = self.processes.find(rank, incarnation);
         if !runs || !process.is_some_and(|process| process.has_begun()) {
             let why = "it does not run".to_string();
-            let refusal = ToCentral::NotImaged {
+            let refusal = ToCentral::Image(ImageMessage::NotTaken {
                 instance,
-                epoch: number,
+                image: ImageId::Move(number),
                 why,
                 outlives: false,
-            };
+            });
             return self.tell(refusal, effects);
         }
         self.moves.order(rank, image);
@@ -146,16 +148,22 @@ impl Local {
 
     /// The images with which ranks move whose files are being written: rank, number, and whether it
     /// is the first one, with all memory.
-    pub fn files_of_moves(&self) -> impl Iterator<Item = (Rank, Epoch, bool)> {
+    pub fn files_of_moves(&self) -> impl Iterator<Item = (Rank, MoveNumber, bool)> {
         let written = |(rank, image): &(Rank, OrderedImage)| {
-            self.images.is_being_written(*rank, image.number)
+            self.images
+                .is_being_written(*rank, ImageId::Move(image.number))
         };
         let latest = self.moves.all_latest().filter(written);
         latest.map(|(rank, image)| (rank, image.number, image.base.is_none()))
     }
 
     /// This process continues here.
-    fn stay(&mut self, instance: ProcessInstance, number: Epoch, effects: &mut Vec<LocalEffect>) {
+    fn stay(
+        &mut self,
+        instance: ProcessInstance,
+        number: MoveNumber,
+        effects: &mut Vec<LocalEffect>,
+    ) {
         let ProcessInstance {
             generation,
             rank,
@@ -176,11 +184,12 @@ impl Local {
         &mut self,
         rank: Rank,
         effects: &mut Vec<LocalEffect>,
-    ) -> Option<Epoch> {
+    ) -> Option<MoveNumber> {
         let numbers = self.moves.take(rank);
         for number in &numbers {
-            self.images.remove(rank, *number);
-            effects.push(LocalEffect::DropImage(rank, *number));
+            let image = ImageId::Move(*number);
+            self.images.remove(rank, image);
+            effects.push(LocalEffect::DropImage(rank, image));
         }
         numbers.first().copied()
     }
@@ -190,14 +199,14 @@ impl Local {
         let rank = instance.rank;
         // Of a later order, it is here again.
         if self.ordered(rank) > Some(instance.incarnation) {
-            return self.tell(ToCentral::Vacated { instance }, effects);
+            return self.tell(ProcessMessage::Vacated { instance }, effects);
         }
         self.restore.forget(rank);
         self.unload(rank, effects);
         self.drop_images_of_move(rank, effects);
         let Some(process) = self.processes.of_mut(rank) else {
             self.drop_arrival(rank, effects);
-            return self.tell(ToCentral::Vacated { instance }, effects);
+            return self.tell(ProcessMessage::Vacated { instance }, effects);
         };
         process.set_leaves_host(true);
         let incarnation = process.instance().incarnation;
@@ -217,17 +226,16 @@ impl Local {
             effects.push(LocalEffect::Discard(instance.rank, instance.incarnation));
             self.drop_arrival(instance.rank, effects);
             effects.push(LocalEffect::HasLeft(instance.rank));
-            self.tell(ToCentral::Vacated { instance }, effects);
+            self.tell(ProcessMessage::Vacated { instance }, effects);
         }
     }
 
     /// Drops the image with which a rank has come, or was to come, if it is still there: no
     /// checkpoint has it.
     fn drop_arrival(&mut self, rank: Rank, effects: &mut Vec<LocalEffect>) {
-        if let Some(number) = self.moves.take_arrival(rank)
-            && self.images.remove(rank, number)
-        {
-            effects.push(LocalEffect::DropImage(rank, number));
+        let arrival = self.moves.take_arrival(rank).map(ImageId::Move);
+        if let Some(image) = arrival.filter(|image| self.images.remove(rank, *image)) {
+            effects.push(LocalEffect::DropImage(rank, image));
         }
     }
 

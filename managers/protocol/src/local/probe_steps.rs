@@ -6,7 +6,7 @@ use super::inputs::LocalEffect;
 use crate::detector::{
     DetectorSettings, ProbeDuty, ProbeFailure, ProbeMessage, WatchOrder, WatchReport,
 };
-use crate::manager_messages::{Time, ToCentral, ToLocal};
+use crate::manager_messages::{HostMessage, Time, ToLocal};
 use rejoin_channel_table::Rank;
 use rejoin_wire::MOST_AWAITED;
 
@@ -25,7 +25,7 @@ impl Local {
     ) {
         match (order, &mut self.probes) {
             (WatchOrder::Ask { number }, _) => {
-                self.tell(ToCentral::Watch(WatchReport::Alive { number }), effects);
+                self.tell(HostMessage::Watch(WatchReport::Alive { number }), effects);
             }
             (WatchOrder::Watch(hosts), Some(probes)) => {
                 // What is due now comes with the next look at the clock, after answers.
@@ -67,7 +67,7 @@ impl Local {
             probes.prober.wait_for(now, None, &mut duties);
         }
         for rank in asked {
-            self.tell(ToCentral::Watch(WatchReport::AskRank(rank)), effects);
+            self.tell(HostMessage::Watch(WatchReport::AskRank(rank)), effects);
         }
         self.probe_duties(duties, effects);
     }
@@ -127,7 +127,7 @@ impl Local {
                 }
                 ProbeDuty::Suspect(host, failure) => {
                     let suspect = WatchReport::Suspect { host, failure };
-                    self.tell(ToCentral::Watch(suspect), effects);
+                    self.tell(HostMessage::Watch(suspect), effects);
                 }
             }
         }

@@ -58,12 +58,12 @@ impl UnacknowledgedExit {
     }
 
     /// The message that reports it to central.
-    pub fn news(&self) -> ToCentral {
-        self.exit.news()
+    pub fn message(&self) -> ToCentral {
+        ToCentral::Process(self.exit.message())
     }
 
     /// The exit status has come. Returns the message about it, if this exit waited for it.
     pub fn status_known(&mut self, end: End) -> Option<ToCentral> {
-        self.exit.status_known(end).then(|| self.exit.news())
+        self.exit.status_known(end).then(|| self.message())
     }
 }

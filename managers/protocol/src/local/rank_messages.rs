@@ -2,7 +2,9 @@
 
 use super::host_state::Local;
 use super::inputs::LocalEffect;
-use crate::manager_messages::{Cause, ProcessInstance, Stage, ToCentral};
+use crate::manager_messages::{
+    Cause, ImageMessage, LogMessage, ProcessInstance, ProcessMessage, Stage, ToCentral,
+};
 use rejoin_channel_table::{Incarnation, Rank};
 use rejoin_wire::{FromManager, MOST_COUNTERS, ToManager, VERSION};
 
@@ -22,8 +24,8 @@ impl Local {
             .find(rank, incarnation)
             .filter(|process| !process.state().is_retiring())
         else {
-            if let ToManager::Imaged { epoch, .. } = message {
-                effects.push(LocalEffect::DropImage(rank, epoch));
+            if let ToManager::Imaged { image, .. } = message {
+                effects.push(LocalEffect::DropImage(rank, image));
             }
             return;
         };
@@ -51,11 +53,11 @@ impl Local {
             }
             ToManager::Finalizing if stage == Stage::Registered => {
                 process.finalizing();
-                self.tell(ToCentral::Finalizing { instance }, effects);
+                self.tell(ProcessMessage::Finalizing { instance }, effects);
             }
             ToManager::Counters { counters } if stage == Stage::Finalized => {
                 let counters = presentable(counters);
-                self.tell(ToCentral::Counters { instance, counters }, effects);
+                self.tell(ProcessMessage::Counters { instance, counters }, effects);
             }
             ToManager::Leave if stage == Stage::Finalized => process.leaves(),
             ToManager::Abort { .. }
@@ -85,8 +87,10 @@ impl Local {
         effects: &mut Vec<LocalEffect>,
     ) {
         let news = match *message {
-            ToManager::WantFiles { of } => ToCentral::WantFiles { instance, of },
-            _ => ToCentral::LogIsWhole { instance },
+            ToManager::WantFiles { of } => {
+                ToCentral::Image(ImageMessage::FilesWanted { instance, of })
+            }
+            _ => ToCentral::Log(LogMessage::Whole { instance }),
         };
         self.tell(news, effects);
     }
@@ -120,13 +124,16 @@ impl Local {
         if process.register(pid, card.clone(), limits) {
             effects.push(LocalEffect::Watch(rank, incarnation, pid));
         }
-        self.learn_of(instance, card.clone(), effects);
-        let news = ToCentral::Registered {
+        // A move may be given up, and its process never starts: an update tells of it.
+        if !self.moves.is_arrival(rank) {
+            self.learn_of(instance, card.clone(), effects);
+        }
+        let news = ToCentral::Process(ProcessMessage::Registered {
             instance,
             pid,
             card,
             limits,
-        };
+        });
         self.tell(news, effects);
     }
 

@@ -1,12 +1,14 @@
 //! The life of one process instance: a rank's process from its start until central knows its end.
 //!
 //! Under a wrapper an instance is two processes: the one that was started, and the caller, which
-//! called `MPI_Init`. Methods that handle an end return the news for central, if there is any.
+//! called `MPI_Init`. Methods that handle an end return the message for central, if there is one.
 
 use super::instance_state::{InstanceState, PresentWait};
 use super::process_exit::{ExitNumber, UnacknowledgedExit};
 use super::recovery_wait::RecoveryWait;
-use crate::manager_messages::{Cause, End, ProcessInstance, Stage, Time, ToCentral};
+use crate::manager_messages::{
+    Cause, End, ProcessInstance, ProcessMessage, Stage, Time, ToCentral,
+};
 use crate::region_commits::RegionWait;
 use rejoin_channel_table::{BusinessCard, Epoch};
 use rejoin_wire::Limits;
@@ -228,8 +230,8 @@ impl RankProcess {
         self.caller.is_none_or(|caller| caller.end.is_some())
     }
 
-    /// Its exit is detected. That is news before the status is known if it uses MPI and has not
-    /// finished.
+    /// Its exit is detected. Central learns that before the status is known if it uses MPI and has
+    /// not finished.
     pub fn exit_detected(&mut self, number: ExitNumber) -> Option<ToCentral> {
         let (instance, pid) = (self.instance, self.child.pid);
         if self.caller.is_some() || !self.is_unfinished() || pid == 0 {
@@ -237,8 +239,8 @@ impl RankProcess {
         }
         let stage = self.stage.max(Stage::Registered);
         let exit = UnacknowledgedExit::detected(number, instance, pid, stage);
-        let news = exit.news();
-        self.state.detected(exit).then_some(news)
+        let message = exit.message();
+        self.state.detected(exit).then_some(message)
     }
 
     /// It failed, and everything is known of that.
@@ -247,9 +249,9 @@ impl RankProcess {
             return None;
         }
         let exit = UnacknowledgedExit::failed(number, self.instance, self.pid(), cause);
-        let news = exit.news();
+        let message = exit.message();
         self.state = InstanceState::Lost(Some(exit));
-        Some(news)
+        Some(message)
     }
 
     /// It can't be started.
@@ -287,9 +289,9 @@ impl RankProcess {
     pub fn child_ended(&mut self, now: Time, end: End, number: ExitNumber) -> Option<ToCentral> {
         self.child.end = Some(end);
         if let Some(exit) = self.state.exit_mut()
-            && let Some(news) = exit.status_known(end)
+            && let Some(message) = exit.status_known(end)
         {
-            return Some(news);
+            return Some(message);
         }
         if self.may_have_forked() {
             self.state
@@ -336,7 +338,10 @@ impl RankProcess {
         }
         self.state = InstanceState::Settled;
         let instance = self.instance;
-        Some(ToCentral::Ended { instance, stage })
+        Some(ToCentral::Process(ProcessMessage::Ended {
+            instance,
+            stage,
+        }))
     }
 
     /// The process that was started ended well, but another one still holds the rank's socket and

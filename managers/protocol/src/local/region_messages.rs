@@ -3,7 +3,7 @@
 use super::host_state::Local;
 use super::inputs::LocalEffect;
 use super::rank_process::RankProcess;
-use crate::manager_messages::{ProcessInstance, Stage, ToCentral, ToLocal};
+use crate::manager_messages::{ProcessInstance, RegionMessage, Stage, ToCentral, ToLocal};
 use crate::region_commits::RegionEpochs;
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_wire::{FromManager, ToManager};
@@ -40,11 +40,11 @@ impl Local {
         let news = match message {
             ToManager::AskRegionsNumber { above } => {
                 process.regions().number = Some(above);
-                ToCentral::AskRegionsNumber { instance, above }
+                ToCentral::Regions(RegionMessage::NumberWanted { instance, above })
             }
             ToManager::RegionsStored { epoch } => {
                 process.regions().commit = Some(epoch);
-                ToCentral::RegionsStored { instance, epoch }
+                ToCentral::Regions(RegionMessage::Stored { instance, epoch })
             }
             _ => return,
         };

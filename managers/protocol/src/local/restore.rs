@@ -9,8 +9,8 @@ use super::inputs::LocalEffect;
 use super::instance_state::InstanceState;
 use super::rank_process::RankProcess;
 use super::recovery_wait::{Awaited, WaitDuty};
-use crate::manager_messages::{Cause, MovedRank, ProcessInstance, Time, ToCentral};
-use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
+use crate::manager_messages::{Cause, MovedRank, ProcessInstance, ProcessMessage, Time, ToCentral};
+use rejoin_channel_table::{Generation, ImageId, Incarnation, Rank};
 
 impl Local {
     /// Central's order. One that comes before the last was carried out replaces it.
@@ -18,7 +18,7 @@ impl Local {
         &mut self,
         now: Time,
         generation: Generation,
-        (epoch, mut ranks): (Option<Epoch>, Vec<(Rank, Incarnation)>),
+        (from, mut ranks): (Option<ImageId>, Vec<(Rank, Incarnation)>),
         moved: Vec<MovedRank>,
         effects: &mut Vec<LocalEffect>,
     ) {
@@ -27,7 +27,7 @@ impl Local {
         if ranks.is_empty() {
             return;
         }
-        self.take_in(moved, (epoch, &ranks), effects);
+        self.take_in(moved, (from, &ranks), effects);
         // Others that come back alone, too, do so still.
         let adds = generation == self.processes.generation();
         if !adds {
@@ -51,7 +51,7 @@ impl Local {
         let ordered = ranks.into_iter().map(|(rank, incarnation)| LocalRestore {
             rank,
             incarnation,
-            epoch,
+            from,
         });
         self.restore.order(ordered.collect(), adds);
         self.take_over(effects);
@@ -62,7 +62,7 @@ impl Local {
     pub(super) fn take_in(
         &mut self,
         moved: Vec<MovedRank>,
-        (epoch, back): (Option<Epoch>, &[(Rank, Incarnation)]),
+        (from, back): (Option<ImageId>, &[(Rank, Incarnation)]),
         effects: &mut Vec<LocalEffect>,
     ) {
         for moved in moved {
@@ -70,15 +70,15 @@ impl Local {
             let comes_back = back.iter().any(|(rank, _)| *rank == moved.rank);
             if comes_back || process.is_none_or(RankProcess::leaves_host) {
                 // What was a copy is the file of the rank's image now.
-                self.copies.take_in(moved.rank, epoch);
-                if let Some(epoch) = epoch.filter(|_| moved.moves) {
-                    self.moves.arrives(moved.rank, epoch);
+                self.copies.take_in(moved.rank, from);
+                if let Some(ImageId::Move(number)) = from {
+                    self.moves.arrives(moved.rank, number);
                 }
-                if let Some(epoch) = epoch {
+                if let Some(image) = from {
                     // Also if an earlier process of the rank is still on its way out.
-                    self.images.add_stored(moved.rank, epoch);
+                    self.images.add_stored(moved.rank, image);
                 }
-                effects.push(LocalEffect::TakeIn(moved, epoch));
+                effects.push(LocalEffect::TakeIn(moved, from));
             }
         }
     }
@@ -114,27 +114,27 @@ impl Local {
             let LocalRestore {
                 rank,
                 incarnation,
-                epoch,
+                from,
             } = one;
             let instance = self.processes.instance(rank, incarnation);
             match self.processes.of(rank) {
                 Some(process) => {
                     self.restore
                         .leaves_behind(rank, process.instance().incarnation);
-                    self.processes.renew(instance, epoch.is_some());
+                    self.processes.renew(instance, from.is_some());
                 }
                 None => {
-                    self.processes.add(instance, epoch.is_some());
-                    if let Some(epoch) = epoch {
-                        self.images.add_stored(rank, epoch);
+                    self.processes.add(instance, from.is_some());
+                    if let Some(image) = from {
+                        self.images.add_stored(rank, image);
                     }
                 }
             }
-            match epoch {
+            match from {
                 None => effects.push(LocalEffect::Spawn(instance)),
                 // If the image is gone, the driver says so. It must know of the instance, because
                 // the instance may have to retire for an earlier checkpoint.
-                Some(epoch) => effects.push(LocalEffect::Restore(instance, epoch)),
+                Some(image) => effects.push(LocalEffect::Restore(instance, image)),
             }
         }
     }
@@ -187,20 +187,20 @@ impl Local {
                 }
                 (WaitDuty::End(_), Awaited::Stop) => {
                     let successor = self.ordered(rank).unwrap_or(incarnation);
-                    let news = ToCentral::Failed {
+                    let news = ToCentral::Process(ProcessMessage::Failed {
                         instance: self.processes.instance(rank, successor),
                         pid: 0,
                         cause: Cause::NotStarted { why: text },
-                    };
+                    });
                     self.tell(news, effects);
                 }
                 // Of a rank that is elsewhere, this host knows no successor.
                 (WaitDuty::End(_), Awaited::Departure) => {
-                    let news = ToCentral::Failed {
+                    let news = ToCentral::Process(ProcessMessage::Failed {
                         instance: self.processes.instance(rank, incarnation),
                         pid: 0,
                         cause: Cause::NotStopped { why: text },
-                    };
+                    });
                     self.tell(news, effects);
                 }
             }

@@ -1,13 +1,15 @@
 //! A central manager's core of two ranks on one host, step by step.
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, ImageId, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
-    Central, CentralEffect, CentralInput, Event, Job, Recovery,
+    Central, CentralEffect, CentralInput, Event, Failover, Job, Leases, Record, Recovery,
 };
 use rejoin_managers_protocol::checkpoint::Interval;
+use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::manager_messages::{
-    Cause, End, ProcessInstance, RankReport, Report, Stage, Time, ToCentral,
+    Cause, End, FileMessage, ImageMessage, ProcessInstance, ProcessMessage, RankReport, Report,
+    Stage, Time, ToCentral,
 };
 use rejoin_managers_protocol::region_commits::RegionWait;
 use rejoin_wire::{ImageCost, Limits};
@@ -56,25 +58,25 @@ pub fn said(message: ToCentral) -> CentralInput {
 
 /// A process registers with central.
 pub fn register(central: &mut Central, process: ProcessInstance) -> Vec<CentralEffect> {
-    let registered = ToCentral::Registered {
+    let registered = ToCentral::Process(ProcessMessage::Registered {
         instance: process,
         pid: 10 + process.rank.0,
         card: BusinessCard::default(),
         limits: Limits::default(),
-    };
+    });
     step(central, at(0), said(registered))
 }
 
 /// The host reports the end of a process by a signal.
 pub fn killed(process: ProcessInstance, signal: i32, stage: Stage) -> CentralInput {
-    said(ToCentral::Failed {
+    said(ToCentral::Process(ProcessMessage::Failed {
         instance: process,
         pid: 10 + process.rank.0,
         cause: Cause::Ended {
             end: End::Signaled(signal),
             stage,
         },
-    })
+    }))
 }
 
 /// A job that runs and has a checkpoint.
@@ -86,11 +88,11 @@ pub fn running() -> Central {
     }
     let mut committed = false;
     for rank in 0..RANKS {
-        let imaged = ToCentral::Imaged {
+        let imaged = ToCentral::Image(ImageMessage::Taken {
             instance: instance(rank, 0),
-            epoch: Epoch(1),
+            image: ImageId::Checkpoint(Epoch(1)),
             cost: ImageCost::default(),
-        };
+        });
         let effects = step(&mut central, at(0), said(imaged));
         let is = |e: &CentralEffect| matches!(e, CentralEffect::Event(Event::Committed { .. }));
         committed |= effects.iter().any(is);
@@ -115,10 +117,12 @@ pub fn running_with(files: Interval) -> Central {
 
 /// All ranks of a generation report their images of an epoch.
 pub fn imaged(central: &mut Central, now: Time, epoch: u32, number: u32) -> Vec<CentralEffect> {
-    let report = |rank| ToCentral::Imaged {
-        instance: instance(rank, number),
-        epoch: Epoch(epoch),
-        cost: ImageCost::default(),
+    let report = |rank| {
+        ToCentral::Image(ImageMessage::Taken {
+            instance: instance(rank, number),
+            image: ImageId::Checkpoint(Epoch(epoch)),
+            cost: ImageCost::default(),
+        })
     };
     let all = (0..RANKS).map(|rank| step(central, now, said(report(rank))));
     all.last().expect("there are ranks")
@@ -127,7 +131,14 @@ pub fn imaged(central: &mut Central, now: Time, epoch: u32, number: u32) -> Vec<
 /// The file of a rank is whole.
 pub fn stored(central: &mut Central, now: Time, rank: u32, epoch: u32) -> Vec<CentralEffect> {
     let (rank, epoch) = (Rank(rank), Epoch(epoch));
-    step(central, now, said(ToCentral::ImageStored { rank, epoch }))
+    step(
+        central,
+        now,
+        said(ToCentral::File(FileMessage::Stored {
+            rank,
+            image: ImageId::Checkpoint(epoch),
+        })),
+    )
 }
 
 /// The report of a rank that computes.
@@ -158,4 +169,40 @@ pub fn report(rank: impl Fn(u32) -> RankReport) -> Report {
         loads: Vec::new(),
         exits: Vec::new(),
     }
+}
+
+/// Milliseconds from a grant to the moment at which no lease of [`three_hosts`] lasts any more.
+pub const FENCE: u64 = 1210;
+
+/// A rank on each of two hosts, and a host without ranks. They copy each other's files.
+/// A silent host is lost after `patience` milliseconds.
+pub fn three_hosts(patience: u64) -> Job {
+    let recovery = job().recovery.map(|recovery| Recovery {
+        files: Some(Interval::Auto),
+        ..recovery
+    });
+    Job {
+        hosts: vec!["a".into(), "b".into(), "spare".into()],
+        placement: vec![0, 1],
+        recovery,
+        leases: Some(Leases {
+            terms: Terms::new(1000, patience),
+            hosts: vec![0, 1, 2],
+        }),
+        failover: Some(Failover {
+            takes_in: true,
+            ..Failover::default()
+        }),
+        copies: Some(1),
+        ..job()
+    }
+}
+
+/// What is stored.
+pub fn records(effects: &[CentralEffect]) -> Vec<Record> {
+    let record = |effect: &CentralEffect| match effect {
+        CentralEffect::Persist(record) => Some(record.clone()),
+        _ => None,
+    };
+    effects.iter().filter_map(record).collect()
 }

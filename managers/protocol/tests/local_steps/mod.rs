@@ -5,7 +5,7 @@
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
 use rejoin_managers_protocol::manager_messages::{
-    Cause, End, ProcessInstance, Stage, Time, ToCentral, ToLocal,
+    Cause, End, ProcessInstance, ProcessMessage, Stage, Time, ToCentral, ToLocal,
 };
 use rejoin_wire::{Limits, ToManager, VERSION};
 
@@ -45,10 +45,10 @@ pub fn spawned() -> Local {
         &mut core,
         vec![LocalInput::Central(spawn), LocalInput::Spawned(R, I, CHILD)],
     );
-    let told = LocalEffect::Central(ToCentral::Spawned {
+    let told = LocalEffect::Central(ToCentral::Process(ProcessMessage::Spawned {
         instance: instance(),
         pid: CHILD,
-    });
+    }));
     assert_eq!(effects, [LocalEffect::Spawn(instance()), told]);
     core
 }
@@ -83,18 +83,18 @@ pub fn failed(pid: u32, end: End, stage: Stage) -> LocalEffect {
 
 pub fn lost(pid: u32, cause: Cause) -> LocalEffect {
     let instance = instance();
-    LocalEffect::Central(ToCentral::Failed {
+    LocalEffect::Central(ToCentral::Process(ProcessMessage::Failed {
         instance,
         pid,
         cause,
-    })
+    }))
 }
 
 pub fn ended(stage: Stage) -> LocalEffect {
-    LocalEffect::Central(ToCentral::Ended {
+    LocalEffect::Central(ToCentral::Process(ProcessMessage::Ended {
         instance: instance(),
         stage,
-    })
+    }))
 }
 
 /// The order to start the programs of these ranks.

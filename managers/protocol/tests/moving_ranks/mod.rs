@@ -1,13 +1,22 @@
 //! A central manager's core of ranks that move between hosts, step by step.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub use crate::central_steps::records;
 use crate::central_steps::{at, instance, job, step};
-use rejoin_channel_table::{BusinessCard, Epoch, Rank};
+use rejoin_channel_table::{BusinessCard, Epoch, ImageId, MoveNumber, Rank};
 use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, Failover, HostIndex, Job, Record,
 };
-use rejoin_managers_protocol::manager_messages::{ProcessInstance, ToCentral, ToLocal};
+use rejoin_managers_protocol::manager_messages::{
+    FileMessage, ImageMessage, MoveMessage, ProcessInstance, ProcessMessage, ToCentral, ToLocal,
+};
 use rejoin_wire::{ImageCost, Limits};
+
+/// The number of an image of a move, so many after this checkpoint.
+pub fn move_number(after: u32, step: u32) -> MoveNumber {
+    let after = Epoch(after);
+    MoveNumber { after, step }
+}
 
 /// A rank on each of two hosts of two slots, and a spare host of one.
 pub fn three_hosts() -> Job {
@@ -30,21 +39,21 @@ pub fn hear(central: &mut Central, host: HostIndex, message: ToCentral) -> Vec<C
 
 /// A process has called `MPI_Init`.
 pub fn registered(instance: ProcessInstance) -> ToCentral {
-    ToCentral::Registered {
+    ToCentral::Process(ProcessMessage::Registered {
         instance,
         pid: 10 + instance.rank.0,
         card: BusinessCard::default(),
         limits: Limits::default(),
-    }
+    })
 }
 
 /// The first process of a rank has taken its image of a checkpoint.
 pub fn imaged(rank: u32, epoch: u32) -> ToCentral {
-    ToCentral::Imaged {
+    ToCentral::Image(ImageMessage::Taken {
         instance: instance(rank, 0),
-        epoch: Epoch(epoch),
+        image: ImageId::Checkpoint(Epoch(epoch)),
         cost: ImageCost::default(),
-    }
+    })
 }
 
 /// A job that runs and has a checkpoint, and what is stored of it.
@@ -67,15 +76,6 @@ pub fn running_on(job: Job) -> Central {
     recorded(job).0
 }
 
-/// What central stores.
-pub fn records(effects: &[CentralEffect]) -> Vec<Record> {
-    let stored = effects.iter().filter_map(|effect| match effect {
-        CentralEffect::Persist(record) => Some(record.clone()),
-        _ => None,
-    });
-    stored.collect()
-}
-
 /// The ranks that are to move, and where.
 pub fn moves(effects: &[CentralEffect]) -> Vec<(Rank, HostIndex)> {
     let moves = effects.iter().filter_map(|effect| match effect {
@@ -86,7 +86,7 @@ pub fn moves(effects: &[CentralEffect]) -> Vec<(Rank, HostIndex)> {
 }
 
 /// The images that ranks are to take for their moves: rank, number, and whether it stops.
-pub fn ordered(effects: &[CentralEffect]) -> Vec<(u32, u32, bool)> {
+pub fn ordered(effects: &[CentralEffect]) -> Vec<(u32, MoveNumber, bool)> {
     let ordered = effects.iter().filter_map(|effect| match effect {
         CentralEffect::Send(
             _,
@@ -96,7 +96,7 @@ pub fn ordered(effects: &[CentralEffect]) -> Vec<(u32, u32, bool)> {
                 stops,
                 ..
             },
-        ) => Some((instance.rank.0, number.0, *stops)),
+        ) => Some((instance.rank.0, *number, *stops)),
         _ => None,
     });
     ordered.collect()
@@ -106,19 +106,19 @@ pub fn ordered(effects: &[CentralEffect]) -> Vec<(u32, u32, bool)> {
 /// bytes.
 pub fn load(
     central: &mut Central,
-    (rank, number): (u32, u32),
+    (rank, number): (u32, MoveNumber),
     (from, to): (HostIndex, HostIndex),
     bytes: u64,
 ) -> Vec<CentralEffect> {
-    let stored = ToCentral::ImageStored {
+    let stored = ToCentral::File(FileMessage::Stored {
         rank: Rank(rank),
-        epoch: Epoch(number),
-    };
-    let loaded = ToCentral::Loaded {
+        image: ImageId::Move(number),
+    });
+    let loaded = ToCentral::Move(MoveMessage::Loaded {
         rank: Rank(rank),
-        number: Epoch(number),
+        number,
         bytes,
-    };
+    });
     let mut effects = hear(central, from, stored);
     effects.extend(hear(central, to, loaded));
     effects
@@ -127,17 +127,17 @@ pub fn load(
 /// A rank that has taken its first image, of this number, moves in its next incarnation.
 pub fn carry_out(
     central: &mut Central,
-    (rank, number): (u32, u32),
+    (rank, number): (u32, MoveNumber),
     (from, to): (HostIndex, HostIndex),
     incarnation: u32,
 ) -> Vec<CentralEffect> {
     let mut effects = load(central, (rank, number), (from, to), 0);
     let last = ordered(&effects).last().copied().expect("its last image");
     assert_eq!((last.0, last.2), (rank, true));
-    let stored = ToCentral::ImageStored {
+    let stored = ToCentral::File(FileMessage::Stored {
         rank: Rank(rank),
-        epoch: Epoch(last.1),
-    };
+        image: ImageId::Move(last.1),
+    });
     effects.extend(hear(central, from, stored));
     let arrived = ProcessInstance {
         incarnation: rejoin_channel_table::Incarnation(incarnation),

@@ -2,7 +2,7 @@
 
 use super::System;
 use super::{Process, ProcessStep, SimRestore};
-use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_channel_table::{Epoch, ImageId, Incarnation, MoveNumber, Rank};
 use rejoin_managers_protocol::central::{self, Central, Event, Record};
 use rejoin_managers_protocol::local;
 use rejoin_managers_protocol::manager_messages::{Cause, End, ProcessInstance, Time, ToLocal};
@@ -23,7 +23,7 @@ fn remember(records: &mut Vec<Record>, record: &Record) {
         plans: Vec::new(),
         visited: Vec::new(),
         spent: Vec::new(),
-        number: Epoch(0),
+        number: MoveNumber::next(None, Epoch(0)),
         moves: Vec::new(),
     };
     let all = [finalized, Record::HostDone(0), moving];
@@ -32,15 +32,20 @@ fn remember(records: &mut Vec<Record>, record: &Record) {
     }
     if !all.iter().any(|r| discriminant(r) == discriminant(record)) {
         let other = |old: &Record| discriminant(old) != discriminant(record);
-        records.retain(|old| other(old) || is_of_other_level(old, record));
+        records.retain(|old| other(old) || counts_beside(old, record));
     }
     records.push(record.clone());
 }
 
-/// Records of these two count apart.
-fn is_of_other_level(one: &Record, other: &Record) -> bool {
-    match (one, other) {
+/// An earlier record counts beside a later one: it is of another level, or of ranks that the later
+/// return does not bring back.
+fn counts_beside(earlier: &Record, later: &Record) -> bool {
+    match (earlier, later) {
         (Record::Committed { level: a, .. }, Record::Committed { level: b, .. }) => a != b,
+        (Record::Return(earlier), Record::Return(later)) => {
+            let mut ranks = earlier.ranks.iter();
+            ranks.any(|(rank, _)| later.ranks.iter().all(|(other, _)| other != rank))
+        }
         _ => false,
     }
 }
@@ -62,7 +67,7 @@ impl System {
             match effect {
                 central::CentralEffect::Persist(record) => {
                     // Records that no central manager reads would only separate equal states.
-                    let forgotten = self.forgets && matches!(record, Record::Restoring { .. });
+                    let forgotten = self.forgets && matches!(record, Record::Return(_));
                     let moving = self.moving.as_ref();
                     let forgotten = forgotten || moving.is_some_and(|m| m.forgets(&record));
                     if let (Some(leased), Record::Committed { epoch, .. }) =
@@ -207,6 +212,9 @@ impl System {
         if self.is_gone(host) {
             return;
         }
+        if self.is_stopped(host) {
+            self.complain(format!("the stopped manager of host {host} makes a step"));
+        }
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
             let mut effects = Vec::new();
@@ -249,7 +257,7 @@ impl System {
                 self.processes.push(process);
             }
             local::LocalEffect::TakeIn(..) => {}
-            local::LocalEffect::Restore(instance, epoch) => self.restore(host, instance, epoch),
+            local::LocalEffect::Restore(instance, id) => self.restore(host, instance, id),
             local::LocalEffect::Retire(rank, incarnation) => self.retire(rank, incarnation, inputs),
             local::LocalEffect::Discard(rank, incarnation) => {
                 let same =
@@ -259,8 +267,8 @@ impl System {
                 }
                 self.processes.retain(|p| p.exiting || !same(p));
             }
-            local::LocalEffect::DropImage(rank, epoch) => self.drop_image(host, rank, epoch),
-            local::LocalEffect::DropFromMemory(rank, epoch) => self.drop_from_memory(rank, epoch),
+            local::LocalEffect::DropImage(rank, id) => self.drop_image(host, rank, id),
+            local::LocalEffect::DropFromMemory(rank, id) => self.drop_from_memory(rank, id),
             local::LocalEffect::Central(message) => {
                 self.hosts[host].up.push_back(message);
             }
@@ -281,8 +289,8 @@ impl System {
             local::LocalEffect::Sweep => self.hosts[host].sweeping = true,
             local::LocalEffect::Exit { .. } => self.hosts[host].done = true,
             local::LocalEffect::HasLeft(_) => {}
-            local::LocalEffect::StopAll => self.suspends(host, true),
-            local::LocalEffect::ContinueAll => self.suspends(host, false),
+            local::LocalEffect::StopAll => self.suspends(host),
+            local::LocalEffect::RunUntil(until) => self.runs_until(host, until),
             other => inputs.extend(self.perform_on_files(host, other)),
         }
     }
@@ -294,16 +302,19 @@ impl System {
         effect: local::LocalEffect,
     ) -> Option<local::LocalInput> {
         match effect {
-            local::LocalEffect::WriteImage(rank, epoch) => self.write_image(rank, epoch),
+            local::LocalEffect::WriteImage(rank, epoch) => {
+                self.write_image(rank, ImageId::Checkpoint(epoch))
+            }
             local::LocalEffect::WriteImageOfMove(rank, number, _) => {
-                self.stored.moved_with.insert(number);
-                self.write_image(rank, number)
+                self.write_image(rank, ImageId::Move(number))
             }
             local::LocalEffect::Load(rank, number, _) => Some(self.load(rank, number)),
             local::LocalEffect::Unload(_) => None,
             local::LocalEffect::CopyImage(members, epoch) => self.copy_image(host, &members, epoch),
             local::LocalEffect::DropCopy(file) => {
-                self.copies.remove(&(file.rank, file.epoch));
+                if let Some(epoch) = file.image.checkpoint() {
+                    self.copies.remove(&(file.rank, epoch));
+                }
                 None
             }
             other => panic!("{other:?} in this model"),
@@ -311,9 +322,9 @@ impl System {
     }
 
     /// A host drops an image, unless its rank has moved: then another host has the file now.
-    fn drop_image(&mut self, host: usize, rank: Rank, epoch: Epoch) {
-        if self.image_home(rank, epoch) == host || self.moving.is_none() {
-            self.images.remove(&(rank, epoch));
+    fn drop_image(&mut self, host: usize, rank: Rank, id: ImageId) {
+        if self.image_home(rank, id) == host || self.moving.is_none() {
+            self.images.remove(&(rank, id));
         }
     }
 
@@ -341,20 +352,16 @@ impl System {
         }
     }
 
-    fn restore(&mut self, host: usize, instance: ProcessInstance, epoch: Epoch) {
-        let moves = self.moving.is_some() && self.stored.moved_with.contains(&epoch);
-        self.begins(host, instance, moves);
-        if self
-            .leased
-            .as_ref()
-            .is_some_and(|leased| !moves && !leased.has_committed(epoch))
-        {
-            self.complain(format!("{epoch:?} is restored and was not committed"));
+    fn restore(&mut self, host: usize, instance: ProcessInstance, image: ImageId) {
+        self.begins(host, instance, image.checkpoint().is_none());
+        let leased = self.leased.as_ref();
+        let is_early = |epoch| leased.is_some_and(|leased| !leased.has_committed(epoch));
+        if image.checkpoint().is_some_and(is_early) {
+            self.complain(format!("{image} is restored and was not committed"));
         }
         self.restores.push(SimRestore {
-            moves,
             instance,
-            epoch,
+            image,
             // As the host knows it: one generation, and not the first instance in it.
             alone: self.stored.finalized && instance.generation == self.stored.generation,
             stop: false,

@@ -1,7 +1,7 @@
 //! Files of images and their copies, which are written at any time after the order.
 
 use super::{SimFile, System};
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{Epoch, ImageId, Rank};
 use rejoin_managers_protocol::central::Record;
 use rejoin_managers_protocol::levels::Level;
 use rejoin_managers_protocol::local::LocalInput;
@@ -9,10 +9,10 @@ use rejoin_managers_protocol::manager_messages::KeptFile;
 
 impl System {
     /// An image is to write its file. Returns the answer, if it can't begin.
-    pub fn write_image(&mut self, rank: Rank, epoch: Epoch) -> Option<LocalInput> {
-        let Some(image) = self.images.get_mut(&(rank, epoch)) else {
+    pub fn write_image(&mut self, rank: Rank, id: ImageId) -> Option<LocalInput> {
+        let Some(image) = self.images.get_mut(&(rank, id)) else {
             let why = Some("its image is gone".to_string());
-            return Some(LocalInput::ImageNotStored(rank, epoch, why));
+            return Some(LocalInput::ImageNotStored(rank, id, why));
         };
         if image.file != SimFile::Absent || !image.in_memory {
             let text = format!("{image:?} is to be written");
@@ -24,35 +24,35 @@ impl System {
     }
 
     /// The file of an image is whole, or can't be written.
-    pub fn written(&mut self, rank: Rank, epoch: Epoch, well: bool) {
-        let Some(image) = self.images.get_mut(&(rank, epoch)) else {
+    pub fn written(&mut self, rank: Rank, id: ImageId, well: bool) {
+        let Some(image) = self.images.get_mut(&(rank, id)) else {
             return;
         };
         let input = match well {
-            true => LocalInput::ImageStored(rank, epoch),
-            false => LocalInput::ImageNotStored(rank, epoch, Some("no space".into())),
+            true => LocalInput::ImageStored(rank, id),
+            false => LocalInput::ImageNotStored(rank, id, Some("no space".into())),
         };
         image.file = if well {
             SimFile::Whole
         } else {
             SimFile::Absent
         };
-        self.local(self.image_home(rank, epoch), input);
+        self.local(self.image_home(rank, id), input);
     }
 
     /// A restore ends the writing.
-    pub fn interrupt_writing(&mut self, rank: Rank, epoch: Epoch) {
-        let image = self.images.get_mut(&(rank, epoch));
+    pub fn interrupt_writing(&mut self, rank: Rank, id: ImageId) {
+        let image = self.images.get_mut(&(rank, id));
         if let Some(image) = image.filter(|image| image.file == SimFile::Partial) {
             image.file = SimFile::Absent;
-            let input = LocalInput::ImageNotStored(rank, epoch, None);
-            self.local(self.image_home(rank, epoch), input);
+            let input = LocalInput::ImageNotStored(rank, id, None);
+            self.local(self.image_home(rank, id), input);
         }
     }
 
     /// The process of an image ends, because later images in memory count.
-    pub fn drop_from_memory(&mut self, rank: Rank, epoch: Epoch) {
-        let Some(image) = self.images.get_mut(&(rank, epoch)) else {
+    pub fn drop_from_memory(&mut self, rank: Rank, id: ImageId) {
+        let Some(image) = self.images.get_mut(&(rank, id)) else {
             return;
         };
         image.in_memory = false;
@@ -62,14 +62,14 @@ impl System {
     }
 
     /// The process of an image is killed. The image outlives it in a whole file.
-    pub fn lose_image(&mut self, rank: Rank, epoch: Epoch) {
-        let image = self.images.get_mut(&(rank, epoch));
+    pub fn lose_image(&mut self, rank: Rank, id: ImageId) {
+        let image = self.images.get_mut(&(rank, id));
         match image {
             Some(image) if image.file == SimFile::Whole => image.in_memory = false,
             _ => {
-                let host = self.image_home(rank, epoch);
-                self.images.remove(&(rank, epoch));
-                self.local(host, LocalInput::ImageEnded(rank, epoch));
+                let host = self.image_home(rank, id);
+                self.images.remove(&(rank, id));
+                self.local(host, LocalInput::ImageEnded(rank, id));
             }
         }
     }
@@ -89,7 +89,7 @@ impl System {
         if from != self.host_of(rank) || host != self.partner(rank) {
             self.complain(format!("host {host} copies {rank:?}, {epoch} from {from}"));
         }
-        let has_file = self.images.get(&(rank, epoch));
+        let has_file = self.images.get(&(rank, ImageId::Checkpoint(epoch)));
         if has_file.is_none_or(|image| image.file != SimFile::Whole) {
             let why = "there is no such file".into();
             return Some(LocalInput::ImageNotCopied(copy(rank, epoch), why));
@@ -137,7 +137,7 @@ impl System {
 fn copy(rank: Rank, epoch: Epoch) -> KeptFile {
     KeptFile {
         rank,
-        epoch,
+        image: ImageId::Checkpoint(epoch),
         is_parity: false,
     }
 }

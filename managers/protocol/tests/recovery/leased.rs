@@ -2,12 +2,12 @@
 //! launch without them.
 
 use super::{Host, SimFile, System};
-use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_channel_table::{Epoch, ImageId, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, Failover, Job, Leases, RankPlacement, Relaunch,
     StoredState,
 };
-use rejoin_managers_protocol::lease::Terms;
+use rejoin_managers_protocol::lease::{Fence, Terms};
 use rejoin_managers_protocol::local::{Local, LocalInput};
 use rejoin_managers_protocol::manager_messages::{ProcessInstance, Time};
 use rejoin_managers_protocol::verdict::Verdict;
@@ -20,6 +20,10 @@ pub struct LeasedHost {
     pub still: bool,
     /// A process that is suspended here has a successor on another host.
     pub displaced: bool,
+    /// Its supervisor, which suspends them.
+    fence: Fence,
+    /// Its manager is stopped: its ranks go on without it.
+    pub stopped: bool,
     /// No message passes between it and central.
     pub cut: bool,
     /// Its local manager has ended with all processes.
@@ -28,10 +32,18 @@ pub struct LeasedHost {
     pub noticed: bool,
     /// Central has given it up, and it does not know yet.
     pub dropped: bool,
-    /// It was cut off, lost, or silent for longer than its lease.
+    /// It was cut off, stopped, lost, or silent for longer than its lease.
     pub troubled: bool,
     /// When central last granted a renewal.
     granted: Option<Time>,
+}
+
+/// Whose clock it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Clock {
+    Central,
+    Manager(usize),
+    Supervisor(usize),
 }
 
 /// A question of central.
@@ -55,6 +67,8 @@ pub struct Leased {
     /// The host of each process that was to be made.
     homes: BTreeMap<(Rank, Incarnation), usize>,
     pub hosts: Vec<LeasedHost>,
+    /// There are no supervisors: managers suspend the ranks.
+    pub is_unfenced: bool,
     /// What central has asked and not been answered.
     pub question: Option<Question>,
     /// The last answer said that every rank has stored a state.
@@ -78,6 +92,7 @@ impl Leased {
             homes: BTreeMap::new(),
             job,
             hosts: vec![LeasedHost::default(); hosts],
+            is_unfenced: false,
             question: None,
             stored: false,
             relaunches: 0,
@@ -204,10 +219,31 @@ impl System {
         self.leased.as_ref().is_none_or(|l| reached(&l.hosts[host]))
     }
 
-    pub fn suspends(&mut self, host: usize, still: bool) {
+    /// The manager of a host has had a lease in this launch.
+    pub fn has_called(&self, host: usize) -> bool {
+        let leased = self.leased.as_ref();
+        leased.is_some_and(|l| l.hosts[host].granted.is_some())
+    }
+
+    /// The manager of a host is stopped.
+    pub fn is_stopped(&self, host: usize) -> bool {
+        self.leased.as_ref().is_some_and(|l| l.hosts[host].stopped)
+    }
+
+    /// A manager has its ranks suspended.
+    pub fn suspends(&mut self, host: usize) {
         let state = &mut self.lease_state().hosts[host];
-        state.still = still;
-        if state.displaced && !still {
+        state.fence.ended();
+        state.still = true;
+    }
+
+    /// A manager has a longer lease.
+    pub fn runs_until(&mut self, host: usize, until: Time) {
+        let leased = self.lease_state();
+        let (now, is_unfenced) = (leased.now, leased.is_unfenced);
+        let state = &mut leased.hosts[host];
+        state.still &= !(is_unfenced || state.fence.extended(now, until));
+        if state.displaced && !state.still {
             self.complain(format!("host {host} continues ranks that others have"));
         }
     }
@@ -279,7 +315,7 @@ impl System {
             false => self.stored.file,
         }?;
         let is_whole = |rank| {
-            let image = self.images.get(&(Rank(rank), epoch));
+            let image = self.images.get(&(Rank(rank), ImageId::Checkpoint(epoch)));
             image.is_some_and(|image| image.file == SimFile::Whole)
         };
         (0..self.ranks).all(is_whole).then_some(epoch)
@@ -372,22 +408,30 @@ impl System {
         }
     }
 
-    /// Time passes until the next clock rings: of central, or of a local manager.
+    /// Time passes until the next clock rings: of central, of a local manager or of a supervisor.
     pub fn ring(&mut self) -> bool {
         let now = self.now();
-        let mut clocks: Vec<(Time, Option<usize>)> = Vec::new();
-        clocks.extend(self.central.deadline().map(|at| (at, None)));
+        let mut clocks: Vec<(Time, Clock)> = Vec::new();
+        clocks.extend(self.central.deadline().map(|at| (at, Clock::Central)));
         for host in (0..self.hosts.len()).filter(|host| !self.is_gone(*host)) {
-            let deadline = self.hosts[host].local.deadline();
-            clocks.extend(deadline.map(|at| (at, Some(host))));
+            let manager = self.hosts[host].local.deadline();
+            let manager = manager.filter(|_| !self.is_stopped(host));
+            let fenced = self.leased.as_ref().filter(|leased| !leased.is_unfenced);
+            let fence = fenced.and_then(|leased| leased.hosts[host].fence.deadline());
+            clocks.extend(manager.map(|at| (at, Clock::Manager(host))));
+            clocks.extend(fence.map(|at| (at, Clock::Supervisor(host))));
         }
         let Some((at, whose)) = clocks.into_iter().min() else {
             return false;
         };
         self.lease_state().now = now.max(at);
         match whose {
-            None => self.central(CentralInput::Tick),
-            Some(host) => self.local(host, LocalInput::Tick),
+            Clock::Central => self.central(CentralInput::Tick),
+            Clock::Manager(host) => self.local(host, LocalInput::Tick),
+            Clock::Supervisor(host) => {
+                let Leased { now, hosts, .. } = self.lease_state();
+                hosts[host].still |= hosts[host].fence.due(*now);
+            }
         }
         true
     }
@@ -440,6 +484,7 @@ impl System {
         let leased = self.lease_state();
         for state in &mut leased.hosts {
             (state.still, state.dropped, state.granted) = (false, false, None);
+            (state.stopped, state.fence) = (false, Fence::default());
         }
         let (now, job) = (leased.now, leased.job.clone());
         let terms = job.leases.as_ref().map(|leases| leases.terms);
@@ -457,9 +502,9 @@ impl System {
 
     /// What outlives the processes of a launch: the files from which the next one begins.
     fn keep_files(&mut self, state: StoredState) {
-        self.images.retain(|(_, epoch), image| {
+        self.images.retain(|(_, id), image| {
             image.in_memory = false;
-            image.file == SimFile::Whole && state == StoredState::Images(*epoch)
+            image.file == SimFile::Whole && id.checkpoint().map(StoredState::Images) == Some(state)
         });
     }
 

@@ -1,5 +1,5 @@
-//! Random runs of jobs that lose hosts, ranks and central managers. Every message and every step of
-//! a process comes in a random order.
+//! Random runs of jobs that lose hosts, ranks and central managers, and whose local managers are
+//! stopped for a while. Every message and every step of a process comes in a random order.
 //!
 //! `REJOIN_LOST_HOSTS_SEEDS=17..18` repeats one seed.
 
@@ -21,6 +21,7 @@ struct Fate {
     deaths: u32,
     hosts: u32,
     cuts: u32,
+    stops: u32,
     centrals: u32,
     asks: u32,
 }
@@ -74,7 +75,9 @@ fn steps(jobs: &Jobs, state: &System) -> Vec<Action> {
     actions.retain(|action| {
         let (host, runs) = action.place(state);
         let link = matches!(action, Action::Up(_) | Action::Down(_));
-        (!link || state.is_reached(host)) && (!runs || state.runs(host))
+        // What its manager has sent goes on. Its ranks go on, too, but nothing comes of that.
+        let waits = state.is_stopped(host) && !matches!(action, Action::Up(_));
+        (!link || state.is_reached(host)) && (!runs || state.runs(host)) && !waits
     });
     actions
 }
@@ -83,11 +86,12 @@ fn steps(jobs: &Jobs, state: &System) -> Vec<Action> {
 fn strike(rng: &mut Rng, state: &mut System, fate: &mut Fate) {
     let host = rng.below(state.hosts.len() as u64) as usize;
     let there = !state.is_gone(host) && !state.hosts[host].done;
-    match rng.below(5) {
+    match rng.below(6) {
         0 if fate.deaths > 0 && !state.processes.is_empty() => {
             let index = rng.below(state.processes.len() as u64) as usize;
             let process = &state.processes[index];
-            if process.acts() && process.asked.is_none() {
+            let is_stopped = state.is_stopped(state.home_of(process.instance));
+            if process.acts() && process.asked.is_none() && !is_stopped {
                 fate.deaths -= 1;
                 let action = match rng.chance(50) && process.step != ProcessStep::BeforeInit {
                     true => Action::Dies(index),
@@ -114,6 +118,12 @@ fn strike(rng: &mut Rng, state: &mut System, fate: &mut Fate) {
         4 if fate.asks > 0 => {
             fate.asks -= 1;
             state.central(CentralInput::Checkpoint);
+        }
+        // The launcher does not wait for one that has not called for long.
+        5 if fate.stops > 0 && there && state.has_called(host) => {
+            fate.stops -= 1;
+            let state = &mut state.lease_state().hosts[host];
+            (state.stopped, state.troubled) = (true, true);
         }
         _ => {}
     }
@@ -146,16 +156,23 @@ fn of_links(rng: &mut Rng, state: &mut System) {
         if link.cut && rng.below(300) == 0 {
             link.cut = false;
         }
+        if link.stopped && rng.below(300) == 0 {
+            link.stopped = false;
+        }
         let LeasedHost {
-            dropped, cut, gone, ..
+            dropped,
+            cut,
+            gone,
+            stopped,
+            ..
         } = *link;
-        if dropped && !cut && !gone && rng.chance(20) {
+        if dropped && !cut && !gone && !stopped && rng.chance(20) {
             state.local(host, LocalInput::CentralLost);
         }
     }
 }
 
-fn run(seed: u64, shown: &mut Shown) -> Result<(), String> {
+fn run(seed: u64, is_unfenced: bool, shown: &mut Shown) -> Result<(), String> {
     let mut rng = Rng::new(seed);
     let hosts = rng.between(2, 4) as usize;
     let ranks = rng.between(hosts as u64, 6) as u32;
@@ -171,6 +188,7 @@ fn run(seed: u64, shown: &mut Shown) -> Result<(), String> {
         deaths: rng.below(4) as u32,
         hosts: rng.below(3) as u32,
         cuts: rng.below(3) as u32,
+        stops: rng.below(3) as u32,
         centrals: rng.below(3) as u32,
         asks: rng.below(2) as u32,
     };
@@ -180,6 +198,7 @@ fn run(seed: u64, shown: &mut Shown) -> Result<(), String> {
         bounds: NONE,
         ..TWO
     };
+    state.lease_state().is_unfenced = is_unfenced;
     state.central(CentralInput::Begin);
     for _ in 0..MOST_STEPS {
         if let Some(wrong) = state.wrong.take() {
@@ -247,7 +266,7 @@ fn seeds() -> std::ops::Range<u64> {
 fn a_lost_host_ends_the_job_clearly_or_its_ranks_continue_elsewhere() {
     let mut shown = Shown::default();
     for seed in seeds() {
-        run(seed, &mut shown).unwrap_or_else(|wrong| {
+        run(seed, false, &mut shown).unwrap_or_else(|wrong| {
             panic!(
                 "seed {seed}: {wrong}\nrepeat it with REJOIN_LOST_HOSTS_SEEDS={seed}..{}",
                 seed + 1
@@ -265,4 +284,12 @@ fn a_lost_host_ends_the_job_clearly_or_its_ranks_continue_elsewhere() {
             "{shown:?}"
         );
     }
+}
+
+/// The runs find it out if a host relies on its manager to suspend its ranks.
+#[test]
+fn a_manager_that_alone_suspends_its_ranks_is_found_out() {
+    let mut shown = Shown::default();
+    let two = (0..3000).find_map(|seed| run(seed, true, &mut shown).err());
+    assert!(two.is_some_and(|wrong| wrong.contains(" acts ")));
 }

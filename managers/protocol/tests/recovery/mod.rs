@@ -11,7 +11,7 @@ pub use rank_moves::{Environment, MoveAction, Request, move_properties};
 
 use leased::Leased;
 use rank_moves::MoveModel;
-use rejoin_channel_table::{BusinessCard, Epoch, Generation, Rank};
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, ImageId, Rank};
 use rejoin_managers_protocol::central::{Central, Job, Record, Recovery};
 use rejoin_managers_protocol::checkpoint::Interval;
 use rejoin_managers_protocol::local::{self, Local};
@@ -66,7 +66,7 @@ pub struct System {
     pub processes: Vec<Process>,
     /// The newest instance of each rank.
     pub instances: BTreeMap<Rank, ProcessInstance>,
-    pub images: BTreeMap<(Rank, Epoch), SimImage>,
+    pub images: BTreeMap<(Rank, ImageId), SimImage>,
     /// Copies of files on the partners of their hosts, and whether they are whole.
     pub copies: BTreeMap<(Rank, Epoch), bool>,
     pub restores: Vec<SimRestore>,
@@ -241,10 +241,11 @@ impl System {
         let process = &mut self.processes[index];
         process.epoch = epoch;
         process.order = process.order.filter(|order| *order > epoch);
-        let message = process.image_report(epoch, refuse);
+        let id = ImageId::Checkpoint(epoch);
+        let message = process.image_report(id, refuse);
         if !refuse {
             let image = SimImage::of(process, home);
-            self.images.insert((process.instance.rank, epoch), image);
+            self.images.insert((process.instance.rank, id), image);
         }
         self.says(index, message);
     }
@@ -300,12 +301,12 @@ impl System {
 
     pub fn restored(&mut self, index: usize) {
         let restore = self.restores.remove(index);
+        let moves = restore.moves();
         let SimRestore {
             instance,
-            epoch,
+            image: id,
             alone,
             stop,
-            moves,
         } = restore;
         let (rank, incarnation) = (instance.rank, instance.incarnation);
         let host = self.home_of(instance);
@@ -316,14 +317,15 @@ impl System {
         if !moves {
             self.displace(instance);
         }
-        if let Some(image) = self.images.get_mut(&(rank, epoch)) {
+        if let Some(image) = self.images.get_mut(&(rank, id)) {
             (image.in_memory, image.home) = (true, host);
             let image = *image;
-            self.interrupt_writing(rank, epoch);
+            self.interrupt_writing(rank, id);
             if alone && image.step != ProcessStep::WaitsForAll {
                 self.complain("alone back to before MPI_Finalize");
             }
-            let mut process = Process::new(instance, ProcessStep::Back, image.step, Some(epoch));
+            let back = ProcessStep::Back;
+            let mut process = Process::new(instance, back, image.step, id.checkpoint());
             process.alone = alone;
             let process = self.arrival(&restore, &image, process);
             let pid = process.pid();

@@ -4,7 +4,7 @@
 use super::leased::Leased;
 use super::{Faults, Process, ProcessStep, SimFile, SimImage, SimRestore, System};
 use crate::{Action, Jobs, NONE, TWO, check};
-use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_channel_table::{Epoch, ImageId, Incarnation, MoveNumber, Rank};
 use rejoin_managers_protocol::central::{CentralInput, Event, MoveRequest, Movers, Record};
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::manager_messages::{ProcessInstance, ToLocal};
@@ -97,7 +97,10 @@ impl MoveModel {
             (Environment::StaysForVacate, ToLocal::Vacate { instance }) => {
                 vec![ToLocal::Stay {
                     instance,
-                    number: Epoch(3),
+                    number: MoveNumber {
+                        after: Epoch(1),
+                        step: 2,
+                    },
                 }]
             }
             (_, order) => vec![order],
@@ -135,13 +138,16 @@ impl System {
     fn vacates_early(&self, order: &ToLocal) -> Option<(usize, ToLocal)> {
         let moving = self.moving.as_ref()?;
         let ToLocal::Restore {
-            generation, moved, ..
+            generation,
+            from: Some(ImageId::Move(_)),
+            moved,
+            ..
         } = order
         else {
             return None;
         };
         let is_early = moving.environment == Environment::VacatesEarly;
-        let rank = moved.iter().find(|one| one.moves && is_early)?.rank;
+        let rank = moved.iter().find(|_| is_early)?.rank;
         let mut moves = self.stored.moving.iter().flat_map(|(_, moves)| moves);
         let one = moves.find(|one| one.rank == rank)?;
         let instance = ProcessInstance {
@@ -191,8 +197,8 @@ impl System {
     }
 
     /// The host that has an image.
-    pub fn image_home(&self, rank: Rank, epoch: Epoch) -> usize {
-        let image = self.images.get(&(rank, epoch));
+    pub fn image_home(&self, rank: Rank, id: ImageId) -> usize {
+        let image = self.images.get(&(rank, id));
         let image = image.filter(|_| self.moving.is_some());
         image.map_or_else(|| self.host_of(rank), |image| image.home)
     }
@@ -210,18 +216,19 @@ impl System {
         let Some((number, stops)) = process.moving.take() else {
             return;
         };
-        let message = process.image_report(number, refuse);
+        let id = ImageId::Move(number);
+        let message = process.image_report(id, refuse);
         if !refuse {
             process.waits = Some(number).filter(|_| stops);
             let image = SimImage::of(process, home);
-            self.images.insert((process.instance.rank, number), image);
+            self.images.insert((process.instance.rank, id), image);
         }
         self.says(index, message);
     }
 
     /// A host has loaded a copy ahead of a rank that is to move there, or can't.
-    pub fn load(&self, rank: Rank, number: Epoch) -> LocalInput {
-        let image = self.images.get(&(rank, number));
+    pub fn load(&self, rank: Rank, number: MoveNumber) -> LocalInput {
+        let image = self.images.get(&(rank, ImageId::Move(number)));
         match image.is_some_and(|image| image.file == SimFile::Whole) {
             true => LocalInput::Loaded(rank, number, 0),
             false => LocalInput::NotLoaded(rank, number, "there is no file".into()),
@@ -231,12 +238,12 @@ impl System {
     /// The process that a restore makes of a rank's image for a move. The rank's state advances in
     /// its predecessor, until the new process starts.
     pub fn arrival(&self, restore: &SimRestore, image: &SimImage, process: Process) -> Process {
-        match restore.moves {
-            false => process,
-            true => Process {
+        match restore.image {
+            ImageId::Checkpoint(_) => process,
+            ImageId::Move(number) => Process {
                 from: image.from,
                 epoch: image.epoch,
-                arrives: Some(restore.epoch),
+                arrives: Some(number),
                 has_work: false,
                 ..process
             },

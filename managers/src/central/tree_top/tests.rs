@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::launch::machines::{Machine, Machines};
-use rejoin_channel_table::{Epoch, Incarnation, LanId};
+use rejoin_channel_table::{BusinessCard, Epoch, Incarnation, LanId, Rank};
 use rejoin_managers_protocol::broadcast::MOST;
+use rejoin_managers_protocol::manager_messages::ProcessInstance;
+use rejoin_wire::ProcessMap;
 
 const GENERATION: Generation = Generation(1);
 
@@ -261,12 +263,12 @@ fn ranks_begin_ahead_of_the_table_and_central_answers_for_who_does_not_know() {
         image: Some(Epoch(1)),
     };
     assert_eq!(orders, [(0, ahead), (0, order)]);
-    let ask = |rank, least| lookup::LookupMessage::Where {
+    let ask = |rank, least| LookupMessage::Where {
         generation: GENERATION,
         rank,
         least: Incarnation(least),
     };
-    let here = lookup::LookupMessage::Here {
+    let here = LookupMessage::Here {
         generation: GENERATION,
         rank: Rank(1),
         incarnation: Incarnation(4),
@@ -275,7 +277,7 @@ fn ranks_begin_ahead_of_the_table_and_central_answers_for_who_does_not_know() {
     assert_eq!(top.answer_lookup(Time(1), 2, ask(Rank(1), 4)), Some(here));
     for (rank, least) in [(Rank(1), 5), (Rank(3), 0), (Rank(u32::MAX), 0)] {
         let generation = GENERATION;
-        let unknown = lookup::LookupMessage::Unknown { generation, rank };
+        let unknown = LookupMessage::Unknown { generation, rank };
         assert_eq!(
             top.answer_lookup(Time(1), 2, ask(rank, least)),
             Some(unknown)

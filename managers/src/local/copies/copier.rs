@@ -8,7 +8,6 @@ use super::file_source::FileSource;
 use super::parity_note::{ParityMember, ParityNote};
 use crate::error::system_text;
 use rejoin_ckpt::store::PartialImage;
-use rejoin_managers_protocol::manager_messages::KeptFile;
 use serde_bytes::ByteBuf;
 use std::collections::BTreeSet;
 use std::os::unix::fs::FileExt as _;
@@ -94,23 +93,25 @@ impl Copier {
 
     /// Makes a file, in as many attempts as make progress.
     fn make(&mut self, order: &CopyOrder) -> Result<CopyResult, String> {
-        let KeptFile { rank, epoch, .. } = order.file;
+        let (rank, number) = (order.file.rank.0, order.file.image.parts());
         let mut hosts = order.parts.iter().map(|part| part.host);
         if !order.is_rebuilt() && hosts.all(|host| self.shared.contains(&host)) {
             return Ok(CopyResult::SharedFolder);
         }
         let folder = &self.member.folder;
         let begun = match order.file.is_parity {
-            true => folder.begin_parity(rank.0, epoch.0),
-            false => folder.begin_copy(rank.0, epoch.0),
+            true => folder.begin_parity(rank, number.0),
+            false => folder.begin_copy(rank, number.into()),
         };
         let file = begun.map_err(|error| system_text(&error))?;
-        let file = file.that_passes(order.passes);
         let mut draft = Draft::new(file, order.parts.len());
         let (mut progress, mut since) = (0, Instant::now());
         loop {
             if self.void.contain(order.number) {
                 return Err("it is not wanted any more".into());
+            }
+            if self.member.gone.have_part_of(order) {
+                return Err("the host that has the file can't be reached".into());
             }
             let (why, patience) = match self.attempt(order, &mut draft) {
                 Ok(None) => return Ok(CopyResult::SharedFolder),
@@ -121,7 +122,7 @@ impl Copier {
             };
             if draft.done > progress {
                 (progress, since) = (draft.done, Instant::now());
-            } else if since.elapsed() > patience || order.has_no_place() {
+            } else if since.elapsed() > patience {
                 return Err(format!(
                     "the manager that has the file can't be reached: {why}"
                 ));

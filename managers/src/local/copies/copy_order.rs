@@ -37,19 +37,12 @@ pub(super) struct CopyOrder {
     /// A process waits for it, so that no limit holds. It is the file of this process, and the
     /// parts are a parity and the files of others.
     pub is_awaited: bool,
-    /// A rank moves with the image, which only passes through the file: nothing waits for a disk.
-    pub passes: bool,
 }
 
 impl CopyOrder {
     /// It is made of a parity and the files of others.
     pub fn is_rebuilt(&self) -> bool {
         self.parts.first().is_some_and(|part| part.file.is_parity)
-    }
-
-    /// Some part has no address.
-    pub fn has_no_place(&self) -> bool {
-        self.parts.iter().any(|part| part.addresses.is_empty())
     }
 
     /// The order for the same file, if the host of the parity has it. `own`: this host.
@@ -92,6 +85,29 @@ pub(super) struct CopyMember {
     pub folder: ImageFolder,
     /// Bytes a second at most.
     pub rate: Option<u64>,
+    /// Hosts that are lost, or have left the job.
+    pub gone: GoneHosts,
+}
+
+/// Hosts that take no part any more, as central has reported them while files are made.
+#[derive(Debug, Clone, Default)]
+pub(super) struct GoneHosts(Arc<Mutex<BTreeSet<u32>>>);
+
+impl GoneHosts {
+    /// The host takes part again or not.
+    pub fn set(&self, host: u32, is_gone: bool) {
+        let mut hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match is_gone {
+            true => hosts.insert(host),
+            false => hosts.remove(&host),
+        };
+    }
+
+    /// Whether a part of an order is on such a host.
+    pub fn have_part_of(&self, order: &CopyOrder) -> bool {
+        let hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        order.parts.iter().any(|part| hosts.contains(&part.host))
+    }
 }
 
 /// Orders that are not wanted any more.

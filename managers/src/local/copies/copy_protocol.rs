@@ -4,7 +4,7 @@
 //! | from | what |
 //! |---|---|
 //! | server | length (2 bytes) and name of its claim in its folder of images |
-//! | client | kind (4: 0 the file of an image, 1 a parity; 2 more if a process waits for it), rank (4), epoch (4), and how many bytes of the file it has (8) |
+//! | client | kind (4: 0 the file of an image, 1 a parity; 2 more if a process waits for it), rank (4), checkpoint (4), step of a move after it or 0 (4), and how many bytes of the file it has (8) |
 //! | server | 0, or length (2) of the reason why there is no file, and the reason |
 //! | server | bytes of the file (8), length of the note (4), checksum of the note (8), the note |
 //! | server | for each chunk its length (4), its checksum (8), and its bytes |
@@ -12,7 +12,7 @@
 //! A client that sees the claim in its own folder asks for nothing: the folder is the same. After a
 //! broken connection it continues with the bytes that it lacks.
 
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{Epoch, ImageId, MoveNumber, Rank};
 use rejoin_ckpt::store::checksum;
 use rejoin_managers_protocol::manager_messages::KeptFile;
 use std::io::{self, Read, Write};
@@ -69,15 +69,17 @@ pub fn read_text(from: &mut impl Read) -> io::Result<String> {
 pub fn write_request(to: &mut impl Write, request: CopyRequest) -> io::Result<()> {
     let KeptFile {
         rank,
-        epoch,
+        image,
         is_parity,
     } = request.file;
-    let mut bytes = [0; 20];
+    let (epoch, step) = image.parts();
+    let mut bytes = [0; 24];
     let awaited = if request.is_awaited { AWAITED } else { 0 };
     bytes[..4].copy_from_slice(&(u32::from(is_parity) | awaited).to_le_bytes());
     bytes[4..8].copy_from_slice(&rank.0.to_le_bytes());
-    bytes[8..12].copy_from_slice(&epoch.0.to_le_bytes());
-    bytes[12..].copy_from_slice(&request.from.to_le_bytes());
+    bytes[8..12].copy_from_slice(&epoch.to_le_bytes());
+    bytes[12..16].copy_from_slice(&step.to_le_bytes());
+    bytes[16..].copy_from_slice(&request.from.to_le_bytes());
     to.write_all(&bytes)
 }
 
@@ -93,10 +95,18 @@ pub fn read_request(from: &mut impl Read) -> io::Result<CopyRequest> {
         file: KeptFile {
             is_parity,
             rank: Rank(u32::from_le_bytes(read_exactly(from)?)),
-            epoch: Epoch(u32::from_le_bytes(read_exactly(from)?)),
+            image: read_image(from)?,
         },
         from: u64::from_le_bytes(read_exactly(from)?),
         is_awaited: kind & AWAITED != 0,
+    })
+}
+
+fn read_image(from: &mut impl Read) -> io::Result<ImageId> {
+    let after = Epoch(u32::from_le_bytes(read_exactly(from)?));
+    Ok(match u32::from_le_bytes(read_exactly(from)?) {
+        0 => ImageId::Checkpoint(after),
+        step => ImageId::Move(MoveNumber { after, step }),
     })
 }
 
@@ -155,7 +165,10 @@ mod tests {
         let request = CopyRequest {
             file: KeptFile {
                 rank: Rank(3),
-                epoch: Epoch(9),
+                image: ImageId::Move(MoveNumber {
+                    after: Epoch(9),
+                    step: 2,
+                }),
                 is_parity: true,
             },
             from: 1 << 40,

@@ -152,14 +152,10 @@ pub(super) fn open(
     file: KeptFile,
     from: u64,
 ) -> io::Result<(File, u64, Vec<u8>)> {
-    let KeptFile {
-        rank,
-        epoch,
-        is_parity,
-    } = file;
-    let image = match is_parity {
-        true => folder.find_parity(rank.0, epoch.0)?,
-        false => folder.find_any(rank.0, epoch.0)?,
+    let (rank, number) = (file.rank.0, file.image.parts());
+    let image = match file.is_parity {
+        true => folder.find_parity(rank, number.0)?,
+        false => folder.find(rank, number.into())?,
     };
     let note = image.note()?;
     let mut file = File::open(image.path())?;

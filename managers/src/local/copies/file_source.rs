@@ -106,18 +106,25 @@ impl FileSource {
     }
 }
 
-/// A connection to the manager, with proofs of both sides.
+/// A connection to the manager, with proofs of both sides. A manager listens from its start to its
+/// end: if its host refuses connections at all addresses, it has ended.
 fn connect(member: &CopyMember, needed: &NeededFile) -> Result<TcpStream, CopyFailure> {
-    let mut last = CopyFailure::Connection("it has no address".into());
+    let (mut last, mut is_refused) = (CopyFailure::Final("it has no address".into()), true);
     for address in &needed.addresses {
         let connected = TcpStream::connect_timeout(address, CONNECT_LIMIT);
-        match connected.and_then(|stream| prove(member, needed.host, stream)) {
+        let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+        is_refused &= connected.as_ref().is_err_and(refused);
+        last = match connected.and_then(|stream| prove(member, needed.host, stream)) {
             Ok(Some(stream)) => return Ok(stream),
-            Ok(None) => last = CopyFailure::Busy,
+            Ok(None) => CopyFailure::Busy,
             Err(error) => {
-                last = CopyFailure::Connection(format!("{address}: {}", system_text(&error)));
+                let why = format!("{address}: {}", system_text(&error));
+                match is_refused {
+                    true => CopyFailure::Final(why),
+                    false => CopyFailure::Connection(why),
+                }
             }
-        }
+        };
     }
     Err(last)
 }

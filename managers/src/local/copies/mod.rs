@@ -22,9 +22,9 @@ use crate::net::auth::Whose;
 use crate::net::reactor::{Interest, Reactor, Token};
 use copy_maker::CopyMaker;
 pub use copy_order::CopyEnd;
-use copy_order::{CopyMember, CopyOrder, CopyResult, NeededFile};
+use copy_order::{CopyMember, CopyOrder, CopyResult, GoneHosts, NeededFile};
 use copy_server::{CopyServer, MOST_CALLERS};
-use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_channel_table::{ImageId, Incarnation, Rank};
 use rejoin_ckpt::store::ImageFolder;
 use rejoin_managers_protocol::manager_messages::{KeptFile, MovedRank, ProcessInstance};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,8 +36,6 @@ struct WantedFile {
     file: KeptFile,
     /// Of which files, on hosts of these numbers.
     parts: Vec<(KeptFile, u32)>,
-    /// A rank moves with the image.
-    passes: bool,
 }
 
 /// Where the file of a rank is that was on a lost host.
@@ -61,10 +59,10 @@ impl LostFile {
 }
 
 /// The file of a rank's image.
-fn copy_of(rank: Rank, epoch: Epoch) -> KeptFile {
+fn copy_of(rank: Rank, image: ImageId) -> KeptFile {
     KeptFile {
         rank,
-        epoch,
+        image,
         is_parity: false,
     }
 }
@@ -92,7 +90,7 @@ pub(super) struct ImageCopies {
     /// The copies that this host has.
     made: BTreeSet<KeptFile>,
     /// Processes that begin once their file is here.
-    awaited: BTreeMap<(Rank, Epoch), ProcessInstance>,
+    awaited: BTreeMap<(Rank, ImageId), ProcessInstance>,
 }
 
 impl ImageCopies {
@@ -115,6 +113,7 @@ impl ImageCopies {
             },
             folder: folder.clone(),
             rate: plan.copy_rate,
+            gone: GoneHosts::default(),
         };
         let most = host_limits::callers(host_limits::local(plan.ranks.len() as u64, true));
         let places = (ListenAt::of(&plan.options), most);
@@ -147,48 +146,46 @@ impl ImageCopies {
         server.map_or_else(ManagerReach::default, |server| server.reach().clone())
     }
 
-    /// Has a file of another host copied, or the parity of several made. `passes`: a rank moves
-    /// with the image. Returns the hosts of which central must be asked where they are.
-    pub fn order(&mut self, members: &[(Rank, u32)], epoch: Epoch, passes: bool) -> Vec<u32> {
+    /// Has a file of another host copied, or the parity of several made. Returns the hosts of which
+    /// central must be asked where they are.
+    pub fn order(&mut self, members: &[(Rank, u32)], image: ImageId) -> Vec<u32> {
         let Some((rank, _)) = members.first().copied() else {
             return Vec::new();
         };
         let parts = members
             .iter()
-            .map(|(rank, host)| (copy_of(*rank, epoch), *host));
+            .map(|(rank, host)| (copy_of(*rank, image), *host));
         self.carry_out(WantedFile {
             file: KeptFile {
                 rank,
-                epoch,
+                image,
                 is_parity: members.len() > 1,
             },
             parts: parts.collect(),
-            passes,
         })
     }
 
     /// Has the file of this rank made of what other hosts have. Returns the hosts of which central
     /// must be asked where they are.
-    fn order_lost(&mut self, rank: Rank, epoch: Epoch, passes: bool) -> Vec<u32> {
+    fn order_lost(&mut self, rank: Rank, image: ImageId) -> Vec<u32> {
         let Some(lost) = self.lost.get(&rank) else {
             return Vec::new();
         };
         let ranks = lost.others.iter().map(|(rank, _)| *rank).chain([rank]);
         let of_holder = match lost.others.is_empty() {
-            true => copy_of(rank, epoch),
+            true => copy_of(rank, image),
             false => KeptFile {
                 rank: ranks.min().unwrap_or(rank),
-                epoch,
+                image,
                 is_parity: true,
             },
         };
         let others = lost.others.iter();
-        let others = others.map(|(rank, host)| (copy_of(*rank, epoch), *host));
+        let others = others.map(|(rank, host)| (copy_of(*rank, image), *host));
         let parts = [(of_holder, lost.holder)].into_iter().chain(others);
         self.carry_out(WantedFile {
-            file: copy_of(rank, epoch),
+            file: copy_of(rank, image),
             parts: parts.collect(),
-            passes,
         })
     }
 
@@ -201,18 +198,14 @@ impl ImageCopies {
             self.unplaced.push(wanted);
             return unknown;
         }
-        let WantedFile {
-            file,
-            parts,
-            passes,
-        } = wanted;
+        let WantedFile { file, parts } = wanted;
         if self.under_way.contains_key(&file) {
             return unknown;
         }
         let number = self.next_number;
         self.next_number += 1;
         self.under_way.insert(file, number);
-        let is_awaited = !file.is_parity && self.awaited.contains_key(&(file.rank, file.epoch));
+        let is_awaited = !file.is_parity && self.awaited.contains_key(&(file.rank, file.image));
         let parts = parts.into_iter().map(|(file, host)| NeededFile {
             file,
             host,
@@ -225,13 +218,13 @@ impl ImageCopies {
             file,
             parts: parts.collect(),
             is_awaited,
-            passes,
         });
         unknown
     }
 
-    /// Central says where a host's manager listens.
+    /// Central says where a host's manager listens; nowhere if the host takes no part.
     pub fn learn(&mut self, host: u32, addresses: Vec<SocketAddr>) {
+        self.member.gone.set(host, addresses.is_empty());
         self.places.insert(host, addresses);
         for wanted in std::mem::take(&mut self.unplaced) {
             // Central was asked for the others.
@@ -244,15 +237,15 @@ impl ImageCopies {
         self.made.extend(found);
     }
 
-    /// A rank of another host is on this one from now on, and comes back from its image of this
-    /// epoch. If this host has copied that, it is the file of the rank's image now.
+    /// A rank of another host is on this one from now on, and comes from this image.
+    /// If this host has copied that, it is the file of the rank's image now.
     ///
     /// # Errors
     /// The thread for these copies can't be started.
     pub fn take_in(
         &mut self,
         moved: &MovedRank,
-        epoch: Option<Epoch>,
+        from: Option<ImageId>,
         reactor: &Reactor,
     ) -> Result<()> {
         let rank = moved.rank;
@@ -263,7 +256,7 @@ impl ImageCopies {
             self.void(file);
         }
         self.made
-            .retain(|file| !is_copy(file) || Some(file.epoch) != epoch);
+            .retain(|file| !is_copy(file) || Some(file.image) != from);
         self.lost.remove(&rank);
         self.lost
             .extend(LostFile::of(moved).map(|lost| (rank, lost)));
@@ -323,7 +316,7 @@ impl ImageCopies {
         };
         let (file, result) = &end;
         self.under_way.remove(file);
-        let is_awaited = !file.is_parity && self.awaited.contains_key(&(file.rank, file.epoch));
+        let is_awaited = !file.is_parity && self.awaited.contains_key(&(file.rank, file.image));
         if *result == Ok(CopyResult::File) && !is_awaited {
             self.made.insert(*file);
         }
@@ -331,14 +324,14 @@ impl ImageCopies {
     }
 
     /// How many bytes of the file of a rank's image this host has, of how many, while it is copied.
-    pub fn progress(&self, rank: Rank, epoch: Epoch) -> Option<(u64, u64)> {
-        let number = *self.under_way.get(&copy_of(rank, epoch))?;
+    pub fn progress(&self, rank: Rank, image: ImageId) -> Option<(u64, u64)> {
+        let number = *self.under_way.get(&copy_of(rank, image))?;
         let mut makers = [Some(&self.maker), self.urgent.as_ref()].into_iter();
         makers.find_map(|maker| maker?.progress(number))
     }
 
-    /// The processes that wait for their files: rank, and number of the image.
-    pub fn awaited(&self) -> impl Iterator<Item = (Rank, Epoch)> {
+    /// The processes that wait for their files: rank and image.
+    pub fn awaited(&self) -> impl Iterator<Item = (Rank, ImageId)> {
         self.awaited.keys().copied()
     }
 
@@ -356,12 +349,12 @@ impl ImageCopies {
         std::mem::take(&mut self.awaited).into_values().collect()
     }
 
-    /// This process begins once its file is here. `moves`: its rank moves with the image. Returns
-    /// the hosts of which central must be asked where they are.
-    pub fn wait_for(&mut self, instance: ProcessInstance, epoch: Epoch, moves: bool) -> Vec<u32> {
+    /// This process begins once its file is here. Returns the hosts of which central must be asked
+    /// where they are.
+    pub fn wait_for(&mut self, instance: ProcessInstance, image: ImageId) -> Vec<u32> {
         let rank = instance.rank;
-        match self.awaited.insert((rank, epoch), instance) {
-            None => self.order_lost(rank, epoch, moves),
+        match self.awaited.insert((rank, image), instance) {
+            None => self.order_lost(rank, image),
             Some(_) => Vec::new(),
         }
     }
@@ -372,8 +365,8 @@ impl ImageCopies {
     }
 
     /// The process that waits for this file.
-    pub fn take_awaited(&mut self, rank: Rank, epoch: Epoch) -> Option<ProcessInstance> {
-        self.awaited.remove(&(rank, epoch))
+    pub fn take_awaited(&mut self, rank: Rank, image: ImageId) -> Option<ProcessInstance> {
+        self.awaited.remove(&(rank, image))
     }
 
     /// A process that waits for its file is not wanted any more; `false` if it is none.
@@ -381,9 +374,9 @@ impl ImageCopies {
         let is_it =
             |awaited: &ProcessInstance| (awaited.rank, awaited.incarnation) == (rank, incarnation);
         let awaited = self.awaited.extract_if(.., |_, awaited| is_it(awaited));
-        let forgotten: Vec<(Rank, Epoch)> = awaited.map(|(key, _)| key).collect();
-        for (rank, epoch) in &forgotten {
-            let file = copy_of(*rank, *epoch);
+        let forgotten: Vec<(Rank, ImageId)> = awaited.map(|(key, _)| key).collect();
+        for (rank, image) in &forgotten {
+            let file = copy_of(*rank, *image);
             self.unplaced.retain(|wanted| wanted.file != file);
             // Its host may be lost: other processes must not wait for it.
             self.void(file);

@@ -1,12 +1,12 @@
 //! One host copies a file of another one over connections that break.
 
 use super::copy_maker::CopyMaker;
-use super::copy_order::{CopyFailure, CopyMember, CopyOrder, CopyResult, NeededFile};
+use super::copy_order::{CopyFailure, CopyMember, CopyOrder, CopyResult, GoneHosts, NeededFile};
 use super::copy_server::CopyServer;
 use super::file_source::FileSource;
 use super::*;
 use crate::net::auth::{HELLO, PROOF};
-use rejoin_channel_table::{JobId, JobKey};
+use rejoin_channel_table::{Epoch, ImageId, JobId, JobKey};
 use rejoin_ckpt::store::FolderClaim;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -18,12 +18,12 @@ use std::time::Instant;
 
 const FILE: KeptFile = KeptFile {
     rank: Rank(3),
-    epoch: Epoch(9),
+    image: ImageId::Checkpoint(Epoch(9)),
     is_parity: false,
 };
 
 /// Bytes of a request.
-const REQUEST: usize = 20;
+const REQUEST: usize = 24;
 
 /// A host with a folder of its own.
 struct Host {
@@ -50,6 +50,7 @@ impl Host {
             whose,
             folder,
             rate,
+            gone: GoneHosts::default(),
         };
         Host {
             path,
@@ -173,7 +174,7 @@ fn a_copy_continues_where_its_connection_broke_and_damage_is_no_part_of_it() {
     let (source, target) = (Host::new("resumed", 0), Host::new("resumed", 1));
     let bytes: Vec<u8> = (0..5 * MIB + 123).map(|at| (at * at / 97) as u8).collect();
     let folder = &source.member.folder;
-    let file = folder.begin_copy(FILE.rank.0, FILE.epoch.0);
+    let file = folder.begin_copy(FILE.rank.0, FILE.image.parts().into());
     let file = file.expect("a file");
     file.file().write_all_at(&bytes, 0).expect("written");
     file.complete(b"note").expect("a name");
@@ -195,7 +196,6 @@ fn a_copy_continues_where_its_connection_broke_and_damage_is_no_part_of_it() {
         file: FILE,
         parts: vec![needed(vec![through])],
         is_awaited: false,
-        passes: false,
     });
     let (number, (file, end)) = serve_until(&mut server, &mut reactor, || maker.next());
     assert_eq!((number, file, end), (4, FILE, Ok(CopyResult::File)));
@@ -203,7 +203,10 @@ fn a_copy_continues_where_its_connection_broke_and_damage_is_no_part_of_it() {
         maker.progress(4),
         Some((bytes.len() as u64, bytes.len() as u64))
     );
-    let copy = target.member.folder.find(FILE.rank.0, FILE.epoch.0);
+    let copy = target
+        .member
+        .folder
+        .find(FILE.rank.0, FILE.image.parts().into());
     let copy = copy.expect("a copy");
     assert!(
         std::fs::read(copy.path()).expect("its bytes") == bytes,
@@ -231,4 +234,52 @@ fn a_host_that_gives_files_to_many_asks_others_to_wait() {
     let is_busy = serve_until(&mut server, &mut reactor, || answer.lock().unwrap().take());
     caller.join().expect("a caller");
     assert!(is_busy);
+}
+
+/// The end of an order for the file, which nobody gives.
+fn end_of_order(test: &str, addresses: Vec<SocketAddr>, after: impl FnOnce(&CopyMember)) -> String {
+    let target = Host::new(test, 1);
+    let maker = CopyMaker::start(target.member.clone()).expect("a thread");
+    maker.order(CopyOrder {
+        number: 4,
+        file: FILE,
+        parts: vec![needed(addresses)],
+        is_awaited: true,
+    });
+    after(&target.member);
+    let begun = Instant::now();
+    let end = loop {
+        if let Some((_, (_, end))) = maker.next() {
+            break end;
+        }
+        // Without an answer, the order would end after this time only.
+        assert!(
+            begun.elapsed() < Duration::from_secs(25),
+            "it takes too long"
+        );
+        thread::sleep(Duration::from_millis(5));
+    };
+    end.expect_err("nobody has the file")
+}
+
+#[test]
+fn a_connection_that_is_refused_ends_the_order_for_a_file() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let address = listener.local_addr().expect("an address");
+    drop(listener);
+    let why = end_of_order("refused", vec![address], |_| {});
+    assert!(why.contains("Connection refused"), "{why}");
+}
+
+#[test]
+fn a_host_that_is_lost_meanwhile_is_not_asked_again() {
+    // Connections are made, and nobody answers.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let address = listener.local_addr().expect("an address");
+    let why = end_of_order("lost", vec![address], |member| {
+        let (caller, _) = listener.accept().expect("a call");
+        member.gone.set(0, true);
+        drop(caller);
+    });
+    assert!(why.contains("can't be reached"), "{why}");
 }

@@ -1,9 +1,9 @@
 //! Checkpoint requests by signal, because a rank that computes reads no message. A process that
 //! does not take the signal now gets it again later.
 
-use rejoin_channel_table::{Epoch, Incarnation};
+use rejoin_channel_table::Incarnation;
 use rejoin_ckpt::checkpoint_request::{self, Seen};
-use rejoin_wire::READ_MESSAGES;
+use rejoin_wire::SignalRequest;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ pub struct SignalTarget<'a> {
 #[derive(Default)]
 struct Request {
     /// One that the present process does not take by signal now.
-    unsent: Option<(Epoch, Incarnation)>,
+    unsent: Option<(SignalRequest, Incarnation)>,
     /// Observations of earlier tries.
     seen: Seen,
     /// When the process is to look for messages, as it has asked for.
@@ -47,9 +47,9 @@ impl CheckpointRequests {
         self.ranks.resize_with(ranks, Request::default);
     }
 
-    /// Requests an image by signal. Without a target (the rank is behind a wrapper, or has no
+    /// Sends a request by signal. Without a target (the rank is behind a wrapper, or has no
     /// process) the message alone requests it.
-    pub fn send(&mut self, slot: usize, epoch: Epoch, target: Option<&SignalTarget<'_>>) {
+    pub fn send(&mut self, slot: usize, request: SignalRequest, target: Option<&SignalTarget<'_>>) {
         let rank = &mut self.ranks[slot];
         rank.unsent = None;
         let Some(target) = target else {
@@ -57,10 +57,10 @@ impl CheckpointRequests {
         };
         let signal = checkpoint_request::usual_signal();
         let (pidfd, pid) = (target.pidfd, target.pid as i32);
-        match checkpoint_request::send(pidfd, pid, signal, epoch.0, &mut rank.seen) {
+        match checkpoint_request::send(pidfd, pid, signal, request.encode(), &mut rank.seen) {
             Ok(true) => {}
             Ok(false) => {
-                rank.unsent = Some((epoch, target.incarnation));
+                rank.unsent = Some((request, target.incarnation));
                 let first = || (Instant::now() + PAUSES[0], PAUSES[0]);
                 self.again.get_or_insert_with(first);
             }
@@ -84,34 +84,36 @@ impl CheckpointRequests {
     }
 
     /// Sends unsent requests again, if that is due. `target` returns the process of a slot that the
-    /// request of this epoch still concerns.
-    pub fn retry<'a>(&mut self, target: impl Fn(usize, Epoch) -> Option<SignalTarget<'a>>) {
+    /// request still concerns.
+    pub fn retry<'a>(&mut self, target: impl Fn(usize, SignalRequest) -> Option<SignalTarget<'a>>) {
         self.send_due(&target);
         let due = self.again.take_if(|(at, _)| *at <= Instant::now());
         let Some((_, pause)) = due else {
             return;
         };
         for slot in 0..self.ranks.len() {
-            if let Some((epoch, of)) = self.ranks[slot].unsent.take()
-                && let Some(target) = target(slot, epoch).filter(|t| t.incarnation == of)
+            if let Some((request, of)) = self.ranks[slot].unsent.take()
+                && let Some(target) = target(slot, request).filter(|t| t.incarnation == of)
             {
-                self.send(slot, epoch, Some(&target));
+                self.send(slot, request, Some(&target));
             }
         }
         self.retry_after((pause * 2).min(PAUSES[1]));
     }
 
     /// Sends what processes have asked for and is due.
-    fn send_due<'a>(&mut self, target: &impl Fn(usize, Epoch) -> Option<SignalTarget<'a>>) {
+    fn send_due<'a>(&mut self, target: &impl Fn(usize, SignalRequest) -> Option<SignalTarget<'a>>) {
         let now = Instant::now();
         for slot in 0..self.ranks.len() {
             let due = self.ranks[slot].later.take_if(|(at, _)| *at <= now);
             let Some((_, of)) = due else {
                 continue;
             };
-            if let Some(target) = target(slot, READ_MESSAGES).filter(|t| t.incarnation == of) {
+            if let Some(target) =
+                target(slot, SignalRequest::ReadMessages).filter(|t| t.incarnation == of)
+            {
                 // What was unsent comes by message, too.
-                self.send(slot, READ_MESSAGES, Some(&target));
+                self.send(slot, SignalRequest::ReadMessages, Some(&target));
             }
         }
     }

@@ -6,7 +6,7 @@
 use super::rank_image::ImageFile;
 use crate::error::system_text;
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use rejoin_channel_table::Epoch;
+use rejoin_channel_table::ImageId;
 use rejoin_ckpt::store::{PartialImage, StoredImage};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,7 +17,7 @@ use std::thread::{self, JoinHandle};
 /// A written file, of the image in this slot.
 pub(super) struct NamedFile {
     pub slot: usize,
-    pub epoch: Epoch,
+    pub id: ImageId,
     /// The file under its name, or the reason why it can't be kept.
     pub file: Result<StoredImage, String>,
 }
@@ -25,7 +25,7 @@ pub(super) struct NamedFile {
 /// A written file that is to get its name.
 struct NameTask {
     slot: usize,
-    epoch: Epoch,
+    id: ImageId,
     file: PartialImage,
     note: Vec<u8>,
 }
@@ -113,10 +113,10 @@ impl FileThreads {
     }
 
     /// Gives a written file its name. `note`: what is to lie beside it, if the job has a name.
-    pub fn name(&self, slot: usize, epoch: Epoch, file: PartialImage, note: Vec<u8>) {
+    pub fn name(&self, slot: usize, id: ImageId, file: PartialImage, note: Vec<u8>) {
         self.names.give(NameTask {
             slot,
-            epoch,
+            id,
             file,
             note,
         });
@@ -151,12 +151,12 @@ impl AsFd for FileThreads {
 fn name(task: NameTask) -> NamedFile {
     let NameTask {
         slot,
-        epoch,
+        id,
         file,
         note,
     } = task;
     let file = file.complete(&note).map_err(|e| system_text(&e));
-    NamedFile { slot, epoch, file }
+    NamedFile { slot, id, file }
 }
 
 fn remove(task: Removal) {
@@ -178,23 +178,31 @@ fn yield_to_others() {
 mod tests {
     use super::*;
     use crate::net::reactor::{Interest, Reactor, Token};
+    use rejoin_channel_table::Epoch;
+    use rejoin_ckpt::ImageNumber;
     use rejoin_ckpt::store::{BaseFiles, ImageFolder};
     use std::time::Duration;
+
+    fn checkpoint(epoch: u32) -> ImageId {
+        ImageId::Checkpoint(Epoch(epoch))
+    }
 
     #[test]
     fn files_get_names_and_are_removed_in_the_order_of_the_orders() {
         let images =
             std::env::temp_dir().join(format!("rejoin-file-thread-{}", std::process::id()));
         let folder = ImageFolder::new(&images, 7, None).that_stays();
-        let path = |epoch: u32| folder.path().join(format!("rank-0.epoch-{epoch}.image"));
+        let path = |id: u32| folder.path().join(format!("rank-0.epoch-{id}.image"));
         let thread = FileThreads::start().unwrap();
         let mut reactor = Reactor::new().unwrap();
         reactor
             .add(&thread, Token::single(3), Interest::READ)
             .unwrap();
-        for epoch in [1, 2] {
-            let file = folder.begin(0, epoch, BaseFiles::default()).unwrap();
-            thread.name(4, Epoch(epoch), file, b"note".to_vec());
+        for id in [1, 2] {
+            let file = folder
+                .begin(0, ImageNumber::of_checkpoint(id), BaseFiles::default())
+                .unwrap();
+            thread.name(4, checkpoint(id), file, b"note".to_vec());
         }
         let (mut named, mut tokens) = (Vec::new(), Vec::new());
         while named.len() < 2 {
@@ -203,8 +211,8 @@ mod tests {
             assert!(!tokens.is_empty(), "the thread wakes the manager");
             named.extend(std::iter::from_fn(|| thread.next()));
         }
-        let found: Vec<_> = named.iter().map(|n| (n.slot, n.epoch)).collect();
-        assert_eq!(found, [(4, Epoch(1)), (4, Epoch(2))]);
+        let found: Vec<_> = named.iter().map(|n| (n.slot, n.id)).collect();
+        assert_eq!(found, [(4, checkpoint(1)), (4, checkpoint(2))]);
         let mut files = named.into_iter().map(|named| named.file.unwrap());
         thread.remove(files.next().unwrap());
         // The folder of a job with a name keeps it.
@@ -220,9 +228,11 @@ mod tests {
         let images = std::env::temp_dir().join(format!("rejoin-file-gone-{}", std::process::id()));
         let folder = ImageFolder::new(&images, 7, None);
         let thread = FileThreads::start().unwrap();
-        let file = folder.begin(0, 1, BaseFiles::default()).unwrap();
+        let file = folder
+            .begin(0, ImageNumber::of_checkpoint(1), BaseFiles::default())
+            .unwrap();
         std::fs::remove_dir_all(&images).unwrap();
-        thread.name(0, Epoch(1), file, Vec::new());
+        thread.name(0, checkpoint(1), file, Vec::new());
         let named = std::iter::repeat_with(|| thread.next())
             .take(20_000)
             .find_map(|named| {

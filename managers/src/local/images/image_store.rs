@@ -4,7 +4,7 @@ use super::image_note::ImageNote;
 use crate::error::system_text;
 use crate::host::run_dir;
 use crate::launch::launch_plan::LaunchPlan;
-use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
+use rejoin_channel_table::{Epoch, Generation, ImageId, Incarnation, Rank};
 use rejoin_ckpt::image::{ImageCompression, ImageIdentity};
 use rejoin_ckpt::store::{BaseFiles, FolderClaim, ImageFolder, PartialImage, StoredImage};
 use rejoin_managers_protocol::manager_messages::KeptFile;
@@ -93,7 +93,7 @@ impl ImageStore {
     pub fn begin(
         &self,
         slot: usize,
-        epoch: Epoch,
+        id: ImageId,
         generation: Generation,
         incarnation: Incarnation,
         bases: BaseFiles,
@@ -101,12 +101,12 @@ impl ImageStore {
         let identity = ImageIdentity {
             job: self.job,
             generation: generation.0,
-            epoch: epoch.0,
+            number: id.parts().into(),
             rank: self.ranks[slot],
             incarnation: incarnation.0,
             size: self.size,
         };
-        let file = self.folder.begin(identity.rank, identity.epoch, bases)?;
+        let file = self.folder.begin(identity.rank, identity.number, bases)?;
         Ok((file, identity))
     }
 
@@ -115,19 +115,13 @@ impl ImageStore {
     ///
     /// # Errors
     /// The reason why it is of no use, for the user.
-    pub fn load(&self, slot: usize, epoch: Epoch) -> Result<(StoredImage, ImageNote), String> {
-        let said = |e: io::Error| format!("its image of checkpoint {epoch}: {}", system_text(&e));
-        let image = self
-            .folder
-            .find_any(self.ranks[slot], epoch.0)
-            .map_err(said)?;
+    pub fn load(&self, slot: usize, id: ImageId) -> Result<(StoredImage, ImageNote), String> {
+        let said = |e: io::Error| format!("its image of {id}: {}", system_text(&e));
+        let found = self.folder.find(self.ranks[slot], id.parts().into());
+        let image = found.map_err(said)?;
         let note = image.note().map_err(said)?;
-        let note = ImageNote::decode(&note).map_err(|why| {
-            format!(
-                "its image of checkpoint {epoch}: {}: {why}",
-                image.path().display()
-            )
-        })?;
+        let note = ImageNote::decode(&note)
+            .map_err(|why| format!("its image of {id}: {}: {why}", image.path().display()))?;
         Ok((image, note))
     }
 
@@ -138,10 +132,10 @@ impl ImageStore {
     pub fn restart(
         &self,
         slot: usize,
-        epoch: Epoch,
+        id: ImageId,
         image: &StoredImage,
     ) -> io::Result<(u32, OwnedFd)> {
-        self.start_restarter((self.ranks[slot], epoch), image.path(), false)
+        self.start_restarter((self.ranks[slot], id), image.path(), false)
     }
 
     /// Starts a restarter for this image of a rank: its number, and the socket to it. `waits`: it
@@ -151,17 +145,18 @@ impl ImageStore {
     /// The system's reason why it does not start.
     pub fn start_restarter(
         &self,
-        (rank, epoch): (u32, Epoch),
+        (rank, id): (u32, ImageId),
         path: &Path,
         waits: bool,
     ) -> io::Result<(u32, OwnedFd)> {
+        let (epoch, step) = id.parts();
         let (ours, theirs) = UnixStream::pair()?;
         let mut restarter = Command::new(&self.restarter);
         restarter
             .arg(path)
             // Its standard input is the socket.
             .args(["0", &self.job.to_string()])
-            .args([rank.to_string(), epoch.0.to_string()])
+            .args([rank, epoch, step].map(|number| number.to_string()))
             .args(waits.then_some("wait"))
             .env_clear()
             .stdin(Stdio::from(OwnedFd::from(theirs)))
@@ -200,7 +195,7 @@ impl ImageStore {
         let kept = |is_parity| {
             move |rank| KeptFile {
                 rank: Rank(rank),
-                epoch,
+                image: ImageId::Checkpoint(epoch),
                 is_parity,
             }
         };
@@ -213,10 +208,10 @@ impl ImageStore {
 
     /// Removes a copy of a file of another host's rank, or a parity.
     pub fn remove_copy(&self, file: KeptFile) {
-        let KeptFile { rank, epoch, .. } = file;
+        let (rank, number) = (file.rank.0, file.image.parts());
         let found = match file.is_parity {
-            true => self.folder.find_parity(rank.0, epoch.0),
-            false => self.folder.find_any(rank.0, epoch.0),
+            true => self.folder.find_parity(rank, number.0),
+            false => self.folder.find(rank, number.into()),
         };
         // At once: another thread may make the same copy anew.
         if let Ok(copy) = found {

@@ -3,7 +3,7 @@
 use super::image_loader::ImageLoader;
 use crate::local::kind;
 use crate::net::reactor::{Reactor, Token};
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{ImageId, MoveNumber, Rank};
 use rejoin_ckpt::store::StoredImage;
 use rejoin_ckpt::twin::manager::ZygoteAnswer;
 use std::collections::BTreeMap;
@@ -15,22 +15,22 @@ struct IncomingRank {
     /// The files of its images, the latest last: each refers to those before it.
     files: Vec<StoredImage>,
     /// The number of the latest.
-    latest: Option<Epoch>,
+    latest: Option<MoveNumber>,
     loader: Option<ImageLoader>,
     /// The image that is being copied or loaded.
-    pending: Option<Epoch>,
+    pending: Option<MoveNumber>,
     /// The image that a second loader has begun to load.
-    again: Option<Epoch>,
+    again: Option<MoveNumber>,
 }
 
 /// What a loader says.
 pub enum LoaderEvent {
     /// The image of this number is loaded; its file has so many bytes.
-    Loaded(Epoch, u64),
+    Loaded(MoveNumber, u64),
     /// It has refused the image of the number, for this reason.
-    Refused(Option<Epoch>, String),
+    Refused(Option<MoveNumber>, String),
     /// It has ended for this reason, while it loaded the image of the number, if it did.
-    Ended(Option<Epoch>, String),
+    Ended(Option<MoveNumber>, String),
 }
 
 /// The ranks that are about to move here.
@@ -41,7 +41,7 @@ pub struct IncomingRanks {
 
 impl IncomingRanks {
     /// The image of this number is to be copied or loaded.
-    pub fn expect(&mut self, rank: Rank, number: Epoch) {
+    pub fn expect(&mut self, rank: Rank, number: MoveNumber) {
         self.ranks.entry(rank).or_default().pending = Some(number);
     }
 
@@ -53,20 +53,22 @@ impl IncomingRanks {
     }
 
     /// Whether the image of this number is being copied or loaded.
-    pub fn awaits(&self, rank: Rank, number: Epoch) -> bool {
+    pub fn awaits(&self, rank: Rank, number: MoveNumber) -> bool {
         let incoming = self.ranks.get(&rank);
         incoming.is_some_and(|incoming| incoming.pending == Some(number))
     }
 
-    /// Whether all images of a rank that are here, or on their way, come before the one of this
-    /// number.
-    pub fn are_before(&self, rank: Rank, number: Epoch) -> bool {
+    /// Whether all images of a rank that are here, or on their way, come before this one.
+    pub fn are_before(&self, rank: Rank, image: ImageId) -> bool {
         let incoming = self.ranks.get(&rank);
-        incoming.is_none_or(|incoming| incoming.pending.max(incoming.latest) < Some(number))
+        incoming.is_none_or(|incoming| {
+            let newest = incoming.pending.max(incoming.latest);
+            newest.map(ImageId::Move) < Some(image)
+        })
     }
 
     /// The images that are being copied or loaded: rank and number.
-    pub fn all_pending(&self) -> impl Iterator<Item = (Rank, Epoch)> {
+    pub fn all_pending(&self) -> impl Iterator<Item = (Rank, MoveNumber)> {
         let ranks = self.ranks.iter();
         ranks.filter_map(|(rank, incoming)| Some((*rank, incoming.pending?)))
     }
@@ -79,7 +81,7 @@ impl IncomingRanks {
     pub fn load(
         &mut self,
         rank: Rank,
-        number: Epoch,
+        number: MoveNumber,
         file: StoredImage,
     ) -> std::result::Result<bool, String> {
         let incoming = self.ranks.entry(rank).or_default();
@@ -89,7 +91,10 @@ impl IncomingRanks {
         let Some(loader) = &mut incoming.loader else {
             return Ok(false);
         };
-        match loader.zygote.load_next(&path, number.0, false) {
+        match loader
+            .zygote
+            .load_next(&path, ImageId::Move(number).parts().into(), false)
+        {
             Ok(true) => Ok(true),
             Ok(false) => Err("its restarter takes no orders".into()),
             Err(error) => Err(error.to_string()),
@@ -127,7 +132,7 @@ impl IncomingRanks {
 
     /// The loader has ended while it loaded the image of this number. Returns the file for another
     /// loader, which is tried once.
-    pub fn load_again(&mut self, rank: Rank, number: Epoch) -> Option<PathBuf> {
+    pub fn load_again(&mut self, rank: Rank, number: MoveNumber) -> Option<PathBuf> {
         let incoming = self.ranks.get_mut(&rank)?;
         let path = incoming.files.last()?.path().to_path_buf();
         let is_new = incoming.again.replace(number) != Some(number);
@@ -145,16 +150,16 @@ impl IncomingRanks {
     }
 
     /// Forgets a rank. Returns the image that was being copied or loaded, and its files.
-    pub fn remove(&mut self, rank: Rank) -> Option<(Option<Epoch>, Vec<StoredImage>)> {
+    pub fn remove(&mut self, rank: Rank) -> Option<(Option<MoveNumber>, Vec<StoredImage>)> {
         let incoming = self.ranks.remove(&rank)?;
         Some((incoming.pending, incoming.files))
     }
 
     /// Whose events are those of a rank's loader.
-    pub fn token(rank: Rank, number: Epoch) -> Token {
+    pub fn token(rank: Rank) -> Token {
         Token {
             kind: kind::LOADER,
-            incarnation: number.0,
+            incarnation: 0,
             index: rank.0,
         }
     }
@@ -163,23 +168,34 @@ impl IncomingRanks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rejoin_channel_table::Epoch;
+
+    fn number(after: u32) -> MoveNumber {
+        let after = Epoch(after);
+        MoveNumber { after, step: 1 }
+    }
+
+    fn image(after: u32) -> ImageId {
+        ImageId::Move(number(after))
+    }
 
     #[test]
     fn images_of_a_later_move_stay_when_the_process_of_the_one_before_is_there() {
         let mut incoming = IncomingRanks::default();
-        incoming.expect(Rank(1), Epoch(4));
+        incoming.expect(Rank(1), number(4));
         incoming.give_up(Rank(1));
-        assert!(incoming.are_before(Rank(1), Epoch(5)));
-        incoming.expect(Rank(1), Epoch(6));
-        assert!(!incoming.are_before(Rank(1), Epoch(5)));
-        assert!(incoming.are_before(Rank(2), Epoch(5)));
+        assert!(incoming.are_before(Rank(1), image(5)));
+        incoming.expect(Rank(1), number(6));
+        assert!(!incoming.are_before(Rank(1), image(5)));
+        assert!(incoming.are_before(Rank(2), image(5)));
         let loaded = IncomingRank {
-            latest: Some(Epoch(8)),
+            latest: Some(number(8)),
             ..IncomingRank::default()
         };
         incoming.ranks.insert(Rank(1), loaded);
-        assert!(incoming.are_before(Rank(1), Epoch(9)));
+        assert!(incoming.are_before(Rank(1), image(9)));
         // A checkpoint that is older than what is loaded.
-        assert!(!incoming.are_before(Rank(1), Epoch(8)) && !incoming.are_before(Rank(1), Epoch(7)));
+        let before = ImageId::Checkpoint(Epoch(8));
+        assert!(!incoming.are_before(Rank(1), image(8)) && !incoming.are_before(Rank(1), before));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::local::start::DescriptorPairs;
 use crate::net::local_link::LocalLink;
-use rejoin_channel_table::{Epoch, Incarnation};
+use rejoin_channel_table::{ImageId, Incarnation};
 use rejoin_managers_protocol::manager_messages::ProcessInstance;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -18,8 +18,8 @@ const MOST_STRAYS: usize = 256;
 /// A process that an image is making.
 pub struct PendingRestore {
     instance: ProcessInstance,
-    /// The epoch of its image.
-    epoch: Epoch,
+    /// The image that makes it.
+    id: ImageId,
     /// Its descriptors: the image has copies of the process's ends.
     ends: DescriptorPairs,
     /// The socket to it, with its Welcome.
@@ -33,15 +33,15 @@ pub struct PendingRestore {
 }
 
 impl PendingRestore {
-    /// The image of this epoch has just been asked for this instance, with these descriptors.
+    /// The image has just been asked for this instance, with these descriptors.
     pub fn new(
         instance: ProcessInstance,
-        epoch: Epoch,
+        id: ImageId,
         (ends, socket): (DescriptorPairs, LocalLink),
     ) -> PendingRestore {
         PendingRestore {
             instance,
-            epoch,
+            id,
             ends,
             socket,
             stop: false,
@@ -61,9 +61,9 @@ impl PendingRestore {
         self.instance
     }
 
-    /// The epoch of its image.
-    pub fn epoch(&self) -> Epoch {
-        self.epoch
+    /// The image that makes the process.
+    pub fn image(&self) -> ImageId {
+        self.id
     }
 
     /// Whether it is to retire as soon as it is there.
@@ -117,9 +117,9 @@ impl PendingRestores {
         })
     }
 
-    /// Whether the rank's image of this epoch is making a process.
-    pub fn is_from(&self, slot: usize, epoch: Epoch) -> bool {
-        self.ranks[slot].as_ref().is_some_and(|r| r.epoch == epoch)
+    /// Whether the image of the rank is making a process.
+    pub fn is_from(&self, slot: usize, id: ImageId) -> bool {
+        self.ranks[slot].as_ref().is_some_and(|r| r.id == id)
     }
 
     /// Slots whose images have not answered in time, and that time.

@@ -3,7 +3,7 @@
 use super::image_loader::ImageLoader;
 use super::image_note::ImageNote;
 use super::image_store::ImageStore;
-use rejoin_channel_table::{Epoch, Generation, Incarnation};
+use rejoin_channel_table::{Generation, ImageId, Incarnation};
 use rejoin_ckpt::store::{BaseFiles, PartialImage, StoredImage};
 use rejoin_ckpt::twin::manager::{SaveRequest, Zygote};
 use rejoin_wire::{Holds, ToManager};
@@ -36,8 +36,10 @@ pub(super) enum ImageFile {
 
 /// An image of a rank.
 pub(super) struct RankImage {
-    /// The checkpoint that it belongs to.
-    pub epoch: Epoch,
+    /// What it is called.
+    pub id: ImageId,
+    /// Tells its events from those of other images of the rank.
+    pub serial: u32,
     /// The job's generation when it was taken.
     pub generation: Generation,
     /// The rank's incarnation that took it.
@@ -66,8 +68,8 @@ pub(super) struct RankImage {
 }
 
 impl RankImage {
-    /// Has the image write a file, through which it only `passes` if the rank moves. `false`: the
-    /// rest of the request waits until the socket is writable.
+    /// Has the image write a file. `false`: the rest of the request waits until the socket is
+    /// writable.
     ///
     /// # Errors
     /// Why there will be no file.
@@ -75,21 +77,20 @@ impl RankImage {
         &mut self,
         slot: usize,
         store: &ImageStore,
-        (bases, passes): (BaseFiles, bool),
+        bases: BaseFiles,
     ) -> Result<bool, String> {
         let Some(zygote) = &mut self.zygote else {
             return Err("its image has no process".into());
         };
-        let begun = store.begin(slot, self.epoch, self.generation, self.incarnation, bases);
+        let begun = store.begin(slot, self.id, self.generation, self.incarnation, bases);
         let (file, identity) = begun.map_err(|e| e.to_string())?;
-        let file = file.that_passes(passes);
         let base = file.base();
         let base = base.as_ref().map(|(base, name)| (base.as_fd(), &name[..]));
         let request = SaveRequest {
             file: file.file().as_fd(),
             base,
             compression: store.compression(),
-            passes,
+            passes: file.passes(),
         };
         let sent = zygote.save(&identity, &request);
         let is_sent = sent.map_err(|e| e.to_string())?;
@@ -134,9 +135,10 @@ impl RankImage {
     }
 
     /// The image of a job that has ended.
-    pub fn loaded(epoch: Epoch, file: StoredImage, note: ImageNote) -> RankImage {
+    pub fn loaded((id, serial): (ImageId, u32), file: StoredImage, note: ImageNote) -> RankImage {
         RankImage {
-            epoch,
+            id,
+            serial,
             generation: note.generation,
             incarnation: note.incarnation,
             pid: 0,
@@ -172,7 +174,7 @@ impl RankImage {
             return Err("its image is gone".into());
         };
         let ImageLoader { pid, mut zygote } = loader;
-        match zygote.load_next(file.path(), self.epoch.0, true) {
+        match zygote.load_next(file.path(), self.id.parts().into(), true) {
             Ok(true) => {}
             Ok(false) => return Err("its restarter takes no orders".into()),
             Err(error) => return Err(error.to_string()),
@@ -192,7 +194,7 @@ impl RankImage {
         let (Some(store), ImageFile::Stored(file)) = (store, &self.file) else {
             return Err("its image is gone".into());
         };
-        let started = store.restart(slot, self.epoch, file);
+        let started = store.restart(slot, self.id, file);
         let (pid, socket) =
             started.map_err(|e| format!("its image can't be started from a file: {e}"))?;
         let zygote = Zygote::new(socket).map_err(|e| e.to_string())?;

@@ -8,7 +8,7 @@ use crate::error::{Context, Result, system_text};
 use crate::host::descendants;
 use crate::local::kind;
 use crate::net::reactor::{Interest, Reactor, Token};
-use rejoin_channel_table::{Epoch, Generation, Rank};
+use rejoin_channel_table::{Epoch, Generation, ImageId, MoveNumber, Rank};
 use rejoin_ckpt::image::{ImageCompression, SaveError, image_check};
 use rejoin_ckpt::store::StoredImage;
 use rejoin_ckpt::twin::Overwritten;
@@ -73,6 +73,8 @@ pub struct RankImages {
     ranks: Vec<Vec<RankImage>>,
     /// The newest committed checkpoint.
     committed: Option<Epoch>,
+    /// The number of the last image's events.
+    last_serial: u32,
     /// When to make processes ahead of the next recovery.
     prepare_at: Option<Instant>,
     /// Where images get files, if the user wants them.
@@ -81,10 +83,10 @@ pub struct RankImages {
     files: Option<FileThreads>,
 }
 
-fn token(slot: usize, epoch: Epoch) -> Token {
+fn token(slot: usize, image: &RankImage) -> Token {
     Token {
         kind: kind::IMAGE,
-        incarnation: epoch.0,
+        incarnation: image.serial,
         index: slot as u32,
     }
 }
@@ -118,17 +120,23 @@ impl RankImages {
     ///
     /// # Errors
     /// The reason why it is of no use.
-    pub fn load_one(&mut self, slot: usize, epoch: Epoch) -> std::result::Result<(), String> {
+    pub fn load_one(&mut self, slot: usize, id: ImageId) -> std::result::Result<(), String> {
         let store = self.store.as_ref();
         let store = store.ok_or_else(|| "there is no folder of images".to_owned())?;
-        let (file, note) = store.load(slot, epoch)?;
-        self.ranks[slot].push(RankImage::loaded(epoch, file, note));
+        let (file, note) = store.load(slot, id)?;
+        let serial = self.next_serial();
+        self.ranks[slot].push(RankImage::loaded((id, serial), file, note));
         Ok(())
     }
 
-    /// Whether the rank has an image of this checkpoint.
-    pub fn has(&self, slot: usize, epoch: Epoch) -> bool {
-        self.find(slot, epoch).is_some()
+    fn next_serial(&mut self) -> u32 {
+        self.last_serial = self.last_serial.wrapping_add(1);
+        self.last_serial
+    }
+
+    /// Whether the rank has this image.
+    pub fn has(&self, slot: usize, id: ImageId) -> bool {
+        self.find(slot, id).is_some()
     }
 
     /// What the folder has for files of this checkpoint of other hosts' ranks. Files of other
@@ -166,7 +174,7 @@ impl RankImages {
     ) -> Result<()> {
         let ToManager::Imaged {
             generation,
-            epoch,
+            image: id,
             pid,
             holds,
             ..
@@ -175,9 +183,9 @@ impl RankImages {
             unreachable!("only this message comes here");
         };
         let zygote = Zygote::new(socket).context("take over an image")?;
-        reactor.add(&zygote, token(slot, *epoch), Interest::READ)?;
-        self.ranks[slot].push(RankImage {
-            epoch: *epoch,
+        let image = RankImage {
+            id: *id,
+            serial: self.last_serial.wrapping_add(1),
             generation: *generation,
             incarnation: report.incarnation,
             pid: *pid,
@@ -190,7 +198,12 @@ impl RankImages {
             prepared: false,
             is_there: false,
             by_loader: false,
-        });
+        };
+        if let Some(zygote) = &image.zygote {
+            reactor.add(zygote, token(slot, &image), Interest::READ)?;
+        }
+        self.last_serial = image.serial;
+        self.ranks[slot].push(image);
         Ok(())
     }
 
@@ -204,21 +217,22 @@ impl RankImages {
         is_new
     }
 
-    /// Whether the rank has neither this image nor a later one.
+    /// Whether the rank has neither its image of this checkpoint nor a later one.
     pub fn lacks(&self, slot: usize, epoch: Epoch) -> bool {
-        self.committed < Some(epoch) && self.ranks[slot].iter().all(|image| image.epoch < epoch)
+        let id = ImageId::Checkpoint(epoch);
+        self.committed < Some(epoch) && self.ranks[slot].iter().all(|image| image.id < id)
     }
 
-    fn find(&self, slot: usize, epoch: Epoch) -> Option<&RankImage> {
-        self.ranks[slot].iter().find(|image| image.epoch == epoch)
+    fn find(&self, slot: usize, id: ImageId) -> Option<&RankImage> {
+        self.ranks[slot].iter().find(|image| image.id == id)
     }
 
-    /// The next message of an image, with its epoch.
-    pub fn event(&mut self, token: Token, reactor: &Reactor) -> Option<(Epoch, ImageEvent)> {
+    /// The next message of an image, with what it is called.
+    pub fn event(&mut self, token: Token, reactor: &Reactor) -> Option<(ImageId, ImageEvent)> {
         let slot = token.index as usize;
-        let same = |i: &&mut RankImage| i.epoch.0 == token.incarnation;
+        let same = |i: &&mut RankImage| i.serial == token.incarnation;
         let image = self.ranks.get_mut(slot)?.iter_mut().find(same)?;
-        let epoch = image.epoch;
+        let id = image.id;
         let zygote = image.zygote.as_mut()?;
         let flushed = zygote.flush();
         if let Ok(true) = flushed {
@@ -231,7 +245,7 @@ impl RankImages {
             (Ok(None), Ok(_)) => return None,
             (Err(error), _) | (_, Err(error)) => {
                 let why = error.to_string();
-                return Some((epoch, ImageEvent::Lost { why }));
+                return Some((id, ImageEvent::Lost { why }));
             }
         };
         let event = match answer {
@@ -244,7 +258,7 @@ impl RankImages {
             }
             ZygoteAnswer::Frozen { missing, .. } => {
                 let report = image.report.take();
-                self.drop_image(slot, epoch, reactor);
+                self.drop_image(slot, id, reactor);
                 ImageEvent::Incomplete { report, missing }
             }
             ZygoteAnswer::Running { pid } => {
@@ -261,7 +275,7 @@ impl RankImages {
                 Ok((file, note)) => {
                     // One that writes a file has a store.
                     if let Some(files) = &self.files {
-                        files.name(slot, epoch, file, note);
+                        files.name(slot, id, file, note);
                     }
                     ImageEvent::Written
                 }
@@ -280,16 +294,16 @@ impl RankImages {
             }
             ZygoteAnswer::Loaded => lost("its restarter waits for a later image"),
         };
-        Some((epoch, event))
+        Some((id, event))
     }
 
-    /// The next image whose file has got its name, or gets none: its slot and its epoch.
-    pub fn next_named(&mut self) -> Option<(usize, Epoch, ImageEvent)> {
+    /// The next image whose file has got its name, or gets none: its slot and what it is called.
+    pub fn next_named(&mut self) -> Option<(usize, ImageId, ImageEvent)> {
         loop {
             let files = self.files.as_ref()?;
-            let NamedFile { slot, epoch, file } = files.next()?;
+            let NamedFile { slot, id, file } = files.next()?;
             let mut images = self.ranks.get_mut(slot).into_iter().flatten();
-            let image = images.find(|i| i.epoch == epoch && matches!(i.file, ImageFile::Written));
+            let image = images.find(|i| i.id == id && matches!(i.file, ImageFile::Written));
             let event = match (image, file) {
                 (Some(image), Ok(file)) => {
                     image.file = ImageFile::Stored(file);
@@ -307,7 +321,7 @@ impl RankImages {
                     continue;
                 }
             };
-            return Some((slot, epoch, event));
+            return Some((slot, id, event));
         }
     }
 
@@ -318,35 +332,36 @@ impl RankImages {
         }
     }
 
-    /// Has an image write its file, or says why it does not. `of_move`: the rank moves with it, and
-    /// the file refers to that of the image with the inner number.
+    /// Has an image write its file, or says why it does not. If the rank moves with it, the file
+    /// refers to that of the image `base`.
     pub fn write_file(
         &mut self,
         slot: usize,
-        epoch: Epoch,
-        of_move: Option<Option<Epoch>>,
+        id: ImageId,
+        base: Option<MoveNumber>,
         reactor: &Reactor,
     ) -> std::result::Result<(), String> {
         let store = self.store.as_ref().ok_or("its host keeps no files")?;
         let images = &mut self.ranks[slot];
-        let bases = match of_move {
-            Some(base) => {
-                let base = images.iter().find(|i| Some(i.epoch) == base);
+        let bases = match id {
+            ImageId::Move(_) => {
+                let base = base.map(ImageId::Move);
+                let base = images.iter().find(|i| Some(i.id) == base);
                 let base = base.and_then(RankImage::stored);
                 base.map(StoredImage::as_bases_of_move)
             }
-            None => {
-                let stored = images.iter().filter(|i| i.epoch < epoch && i.is_stored());
-                let before = stored.max_by_key(|i| i.epoch).and_then(RankImage::stored);
+            ImageId::Checkpoint(_) => {
+                let stored = images.iter().filter(|i| i.id < id && i.is_stored());
+                let before = stored.max_by_key(|i| i.id).and_then(RankImage::stored);
                 before.map(StoredImage::as_bases)
             }
         };
         let bases = bases.unwrap_or_default();
-        let image = images.iter_mut().find(|i| i.epoch == epoch);
+        let image = images.iter_mut().find(|i| i.id == id);
         let image = image.ok_or("its image is gone")?;
-        let sent = image.begin_file(slot, store, (bases, of_move.is_some()))?;
+        let sent = image.begin_file(slot, store, bases)?;
         if let (false, Some(zygote)) = (sent, &image.zygote) {
-            let changed = reactor.change(zygote, token(slot, epoch), Interest::READ_AND_WRITE);
+            let changed = reactor.change(zygote, token(slot, image), Interest::READ_AND_WRITE);
             changed.map_err(|e| e.to_string())?;
         }
         Ok(())
@@ -359,14 +374,14 @@ impl RankImages {
     }
 
     /// Whether the image has a whole file.
-    pub fn is_stored(&self, slot: usize, epoch: Epoch) -> bool {
-        self.find(slot, epoch).is_some_and(RankImage::is_stored)
+    pub fn is_stored(&self, slot: usize, id: ImageId) -> bool {
+        self.find(slot, id).is_some_and(RankImage::is_stored)
     }
 
     /// How many bytes of an image's file are written, while they are. Also about how many there
     /// will be, of an image `with_all` memory whose pages are not compressed.
-    pub fn written(&self, slot: usize, epoch: Epoch, with_all: bool) -> Option<(u64, Option<u64>)> {
-        let image = self.find(slot, epoch)?;
+    pub fn written(&self, slot: usize, id: ImageId, with_all: bool) -> Option<(u64, Option<u64>)> {
+        let image = self.find(slot, id)?;
         let done = image.written_bytes()?;
         let store = self.store.as_ref();
         let is_plain = store.is_some_and(|s| s.compression() == ImageCompression::None);
@@ -375,9 +390,9 @@ impl RankImages {
         Some((done, of.flatten().map(|of| of.max(done))))
     }
 
-    /// The checkpoints of images that have processes, in the order in which memory can do without:
+    /// The names of images that have processes, in the order in which memory can do without:
     /// those that are in files, the newest, and those that are being written.
-    pub fn dispensable(&self) -> Vec<Epoch> {
+    pub fn dispensable(&self) -> Vec<ImageId> {
         let mut ranks = BTreeMap::new();
         let images = self.ranks.iter().flatten();
         for image in images.filter(|image| image.zygote.is_some()) {
@@ -386,28 +401,28 @@ impl RankImages {
                 ImageFile::Absent => 1,
                 ImageFile::Partial(_) | ImageFile::Written => 2,
             };
-            let most = ranks.entry(image.epoch).or_insert(0);
+            let most = ranks.entry(image.id).or_insert(0);
             *most = need.max(*most);
         }
-        let mut epochs: Vec<Epoch> = ranks.keys().copied().collect();
-        epochs.sort_by_key(|epoch| (ranks[epoch], std::cmp::Reverse(*epoch)));
-        epochs
+        let mut ids: Vec<ImageId> = ranks.keys().copied().collect();
+        ids.sort_by_key(|id| (ranks[id], std::cmp::Reverse(*id)));
+        ids
     }
 
-    /// The processes of the images of this checkpoint, by slot.
-    pub fn processes(&self, epoch: Epoch) -> Vec<(usize, u32)> {
+    /// The processes of the images of this name, by slot.
+    pub fn processes(&self, id: ImageId) -> Vec<(usize, u32)> {
         let slots = self.ranks.iter().enumerate();
         let of = |(slot, images): (usize, &Vec<RankImage>)| {
-            let image = images.iter().find(|image| image.epoch == epoch)?;
+            let image = images.iter().find(|image| image.id == id)?;
             image.zygote.is_some().then_some((slot, image.pid))
         };
         slots.filter_map(of).collect()
     }
 
     /// Ends the process of an image that is in a file.
-    pub fn drop_process(&mut self, slot: usize, epoch: Epoch, reactor: &Reactor) {
+    pub fn drop_process(&mut self, slot: usize, id: ImageId, reactor: &Reactor) {
         let mut images = self.ranks[slot].iter_mut();
-        if let Some(image) = images.find(|i| i.epoch == epoch && i.is_stored()) {
+        if let Some(image) = images.find(|i| i.id == id && i.is_stored()) {
             end_process(image, reactor);
             (image.pid, image.prepared) = (0, false);
         }
@@ -415,9 +430,9 @@ impl RankImages {
 
     /// The process of an image has ended. Whether the image outlives it in a file: the next restore
     /// makes another process.
-    pub fn outlives_process(&mut self, slot: usize, epoch: Epoch, reactor: &Reactor) -> bool {
+    pub fn outlives_process(&mut self, slot: usize, id: ImageId, reactor: &Reactor) -> bool {
         let mut images = self.ranks[slot].iter_mut();
-        let Some(image) = images.find(|i| i.epoch == epoch && i.is_stored()) else {
+        let Some(image) = images.find(|i| i.id == id && i.is_stored()) else {
             return false;
         };
         if let Some(zygote) = image.zygote.take() {
@@ -429,15 +444,15 @@ impl RankImages {
         image.is_there || image.by_loader
     }
 
-    fn take(&mut self, slot: usize, epoch: Epoch) -> Option<RankImage> {
+    fn take(&mut self, slot: usize, id: ImageId) -> Option<RankImage> {
         let images = &mut self.ranks[slot];
-        let at = images.iter().position(|image| image.epoch == epoch)?;
+        let at = images.iter().position(|image| image.id == id)?;
         Some(images.swap_remove(at))
     }
 
     /// Drops an image that does not count; `false` if there is none.
-    pub fn drop_image(&mut self, slot: usize, epoch: Epoch, reactor: &Reactor) -> bool {
-        let Some(mut image) = self.take(slot, epoch) else {
+    pub fn drop_image(&mut self, slot: usize, id: ImageId, reactor: &Reactor) -> bool {
+        let Some(mut image) = self.take(slot, id) else {
             return false;
         };
         match (std::mem::take(&mut image.file), &self.files) {
@@ -450,8 +465,8 @@ impl RankImages {
 
     /// Knows an image no more that still counts; `false` if there is none. A file that outlives
     /// the managers stays: the next launch may need it.
-    pub fn lose_image(&mut self, slot: usize, epoch: Epoch, reactor: &Reactor) -> bool {
-        let Some(mut image) = self.take(slot, epoch) else {
+    pub fn lose_image(&mut self, slot: usize, id: ImageId, reactor: &Reactor) -> bool {
+        let Some(mut image) = self.take(slot, id) else {
             return false;
         };
         self.discard(std::mem::take(&mut image.file));
@@ -471,8 +486,8 @@ impl RankImages {
 
     /// Bytes of the file from which a process of this image is made, or of the memory that comes of
     /// them if they are compressed; 0 if it has a process.
-    pub fn restart_bytes(&self, slot: usize, epoch: Epoch) -> u64 {
-        match self.find(slot, epoch) {
+    pub fn restart_bytes(&self, slot: usize, id: ImageId) -> u64 {
+        match self.find(slot, id) {
             Some(RankImage {
                 is_there: false,
                 file: ImageFile::Stored(file),
@@ -487,21 +502,16 @@ impl RankImages {
     }
 
     /// Bytes of files that the image may have to read before it makes a process.
-    pub fn hashed_bytes(&self, slot: usize, epoch: Epoch) -> u64 {
-        self.find(slot, epoch).map_or(0, |image| image.holds.hashed)
+    pub fn hashed_bytes(&self, slot: usize, id: ImageId) -> u64 {
+        self.find(slot, id).map_or(0, |image| image.holds.hashed)
     }
 
-    /// Whose events are those of an image.
-    pub fn token(slot: usize, epoch: Epoch) -> Token {
-        token(slot, epoch)
-    }
-
-    /// The slot and the epoch of the image that is this process.
-    pub fn of_process(&self, pid: u32) -> Option<(usize, Epoch)> {
+    /// The image that is this process: its slot, its name, and whose events are those of it.
+    pub fn of_process(&self, pid: u32) -> Option<(usize, ImageId, Token)> {
         let mut ranks = self.ranks.iter().enumerate();
         ranks.find_map(|(slot, images)| {
             let image = images.iter().find(|image| image.pid == pid)?;
-            Some((slot, image.epoch))
+            Some((slot, image.id, token(slot, image)))
         })
     }
 
@@ -515,22 +525,22 @@ impl RankImages {
     }
 
     /// Bytes of standard input that the rank had read at an image.
-    pub fn input_of(&self, slot: usize, epoch: Epoch) -> Option<u64> {
-        self.find(slot, epoch)?.input
+    pub fn input_of(&self, slot: usize, id: ImageId) -> Option<u64> {
+        self.find(slot, id)?.input
     }
 
     /// The unfinished lines of the rank's output at an image.
-    pub fn partial_lines(&self, slot: usize, epoch: Epoch) -> [Vec<u8>; 2] {
-        let image = self.find(slot, epoch);
+    pub fn partial_lines(&self, slot: usize, id: ImageId) -> [Vec<u8>; 2] {
+        let image = self.find(slot, id);
         image.map_or_else(Default::default, |image| image.partial.clone())
     }
 
     /// Files that a rank's successor must leave as they are, since others write them too; `None`:
     /// all.
-    pub fn spared_files(&self, slot: usize, epoch: Epoch) -> Option<Vec<(u64, u64)>> {
+    pub fn spared_files(&self, slot: usize, id: ImageId) -> Option<Vec<(u64, u64)>> {
         let (mut mine, mut others) = (None, Vec::new());
         for other in 0..self.ranks.len() {
-            let Some(image) = self.find(other, epoch) else {
+            let Some(image) = self.find(other, id) else {
                 continue;
             };
             let files = image.holds.files.as_ref()?;
@@ -546,8 +556,8 @@ impl RankImages {
 
     /// Whether a rank that is restored in this generation would come back alone from an image of
     /// this epoch that shares memory with others: they have gone on since.
-    pub fn is_bound(&self, slot: usize, epoch: Epoch, generation: Generation) -> bool {
-        let image = self.find(slot, epoch);
+    pub fn is_bound(&self, slot: usize, id: ImageId, generation: Generation) -> bool {
+        let image = self.find(slot, id);
         image.is_some_and(|image| image.holds.together == Some(generation))
     }
 
@@ -555,9 +565,15 @@ impl RankImages {
     ///
     /// # Errors
     /// The reason why there is none.
-    pub fn file_of(&self, rank: Rank, number: Epoch) -> std::result::Result<StoredImage, String> {
+    pub fn file_of(
+        &self,
+        rank: Rank,
+        number: MoveNumber,
+    ) -> std::result::Result<StoredImage, String> {
         let store = self.store.as_ref().ok_or("its host keeps no files")?;
-        let found = store.folder().find_any(rank.0, number.0);
+        let found = store
+            .folder()
+            .find(rank.0, ImageId::Move(number).parts().into());
         found.map_err(|error| system_text(&error))
     }
 
@@ -569,11 +585,11 @@ impl RankImages {
     pub fn start_loader(
         &self,
         rank: Rank,
-        number: Epoch,
+        number: MoveNumber,
         path: &Path,
     ) -> std::result::Result<(u32, OwnedFd), String> {
         let store = self.store.as_ref().ok_or("its host keeps no files")?;
-        let started = store.start_restarter((rank.0, number), path, true);
+        let started = store.start_restarter((rank.0, ImageId::Move(number)), path, true);
         started.map_err(|error| system_text(&error))
     }
 
@@ -591,20 +607,20 @@ impl RankImages {
     pub fn restore(
         &mut self,
         slot: usize,
-        epoch: Epoch,
+        id: ImageId,
         request: &RestoreRequest<'_>,
         loader: Option<ImageLoader>,
         reactor: &Reactor,
     ) -> std::result::Result<(), String> {
-        let image = self.ranks[slot].iter_mut().find(|i| i.epoch == epoch);
-        let image = image.ok_or_else(|| format!("its image of checkpoint {} is gone", epoch.0))?;
+        let image = self.ranks[slot].iter_mut().find(|i| i.id == id);
+        let image = image.ok_or_else(|| format!("its image of {id} is gone"))?;
         let outlives = image.is_stored() && (image.is_there || image.by_loader);
+        let token = token(slot, image);
         if let Some(zygote) = &mut image.zygote {
             match zygote.restore(request) {
                 Ok(true) => return Ok(()),
                 Ok(false) => {
-                    let changed =
-                        reactor.change(&*zygote, token(slot, epoch), Interest::READ_AND_WRITE);
+                    let changed = reactor.change(&*zygote, token, Interest::READ_AND_WRITE);
                     return changed.map_err(|e| e.to_string());
                 }
                 Err(_) if outlives => reactor.remove(zygote),
@@ -616,7 +632,7 @@ impl RankImages {
             Some(Ok(())) => image.zygote.as_mut().ok_or("its restarter is gone")?,
             Some(Err(_)) | None => image.restart(slot, self.store.as_ref())?,
         };
-        let added = reactor.add(&*zygote, token(slot, epoch), Interest::READ_AND_WRITE);
+        let added = reactor.add(&*zygote, token, Interest::READ_AND_WRITE);
         added.map_err(|e| e.to_string())?;
         // What the socket does not take now leaves when it can be written to.
         match zygote.restore(request) {
@@ -647,8 +663,9 @@ impl RankImages {
         if recovering {
             return self.prepare_later();
         }
+        let committed = self.committed.map(ImageId::Checkpoint);
         for (slot, images) in self.ranks.iter_mut().enumerate() {
-            let counts = |i: &&mut RankImage| Some(i.epoch) == self.committed;
+            let counts = |i: &&mut RankImage| Some(i.id) == committed;
             let Some(image) = images.iter_mut().find(counts) else {
                 continue;
             };
@@ -657,13 +674,13 @@ impl RankImages {
                 continue;
             }
             image.prepared = true;
+            let token = token(slot, image);
             let Some(zygote) = &mut image.zygote else {
                 continue;
             };
             match zygote.prepare() {
                 Ok(true) => {}
                 Ok(false) => {
-                    let token = token(slot, image.epoch);
                     let _ = reactor.change(zygote, token, Interest::READ_AND_WRITE);
                 }
                 // It is about to be noticed.

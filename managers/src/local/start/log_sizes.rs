@@ -5,7 +5,7 @@ use crate::report::user_log;
 use rejoin_ckpt::anonymous;
 use rejoin_ckpt::log_spill::SpillFile;
 use rejoin_ckpt::rank_log_memory::{DETERMINANT_BYTES, RankLogMemory};
-use rejoin_wire::{LogSpill, RankOptions};
+use rejoin_wire::{LogSpill, MessageLog, RecoveryMode};
 use std::path::Path;
 
 /// Most bytes of messages that a rank has in its receive log where a copy of it is in memory of
@@ -26,17 +26,17 @@ pub struct LogSizes {
 }
 
 impl LogSizes {
-    /// Of ranks with these options that retain so many bytes for other groups.
-    pub fn of(options: &RankOptions, limit: u64) -> LogSizes {
-        let received = match options.log_limit {
-            _ if !options.optimistic => 0,
+    /// Of ranks that log this and retain so many bytes for other groups.
+    pub fn of(mode: &RecoveryMode, log: &MessageLog, limit: u64) -> LogSizes {
+        let received = match log.limit {
+            _ if !mode.is_optimistic() => 0,
             // A rank comes back with its log on any host.
-            0 if options.stable_node => MOST_COPIED,
-            _ if options.stable_node => limit.min(MOST_COPIED),
+            0 if log.stable_node => MOST_COPIED,
+            _ if log.stable_node => limit.min(MOST_COPIED),
             // What is in it need not be retained.
             _ => (limit / 2).min(MOST_RECEIVED),
         };
-        let spill = options.log_spill.as_ref().map(|spill| sized(spill, limit));
+        let spill = log.spill.as_ref().map(|spill| sized(spill, limit));
         LogSizes {
             bodies: match spill {
                 // Short messages and headers have the other half.
@@ -138,14 +138,17 @@ mod tests {
 
     fn of(spill: bool, optimistic: bool, stable_node: bool, limit: u64) -> LogSizes {
         let folder = "/tmp".to_string();
-        let options = RankOptions {
-            log_limit: limit,
-            log_spill: spill.then_some(LogSpill { folder, bytes: 0 }),
-            optimistic,
+        let log = MessageLog {
+            limit,
+            spill: spill.then_some(LogSpill { folder, bytes: 0 }),
             stable_node,
-            ..RankOptions::default()
+            ..MessageLog::default()
         };
-        LogSizes::of(&options, limit)
+        let mode = match optimistic {
+            true => RecoveryMode::ReceiverLog(log.clone()),
+            false => RecoveryMode::SenderLog(log.clone()),
+        };
+        LogSizes::of(&mode, &log, limit)
     }
 
     #[test]

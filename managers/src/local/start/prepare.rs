@@ -117,6 +117,9 @@ fn variables(program: &Program) -> BTreeMap<Vec<u8>, Vec<u8>> {
     for (name, value) in &program.set {
         variables.insert(name.to_vec(), value.to_vec());
     }
+    if let Some(folder) = library_folder() {
+        add_library_folder(&mut variables, folder.as_os_str().as_bytes());
+    }
     // An outer job's ranks may start inner jobs: theirs must not leak in.
     for name in [
         MANAGER_FD,
@@ -128,4 +131,45 @@ fn variables(program: &Program) -> BTreeMap<Vec<u8>, Vec<u8>> {
         variables.remove(name.as_bytes());
     }
     variables
+}
+
+/// Where programs find libraries, beside their own paths and those of the system.
+const LIBRARY_PATH: &[u8] = b"LD_LIBRARY_PATH";
+
+/// The folder of this installation's MPI library.
+fn library_folder() -> Option<PathBuf> {
+    let own = std::env::current_exe().ok()?;
+    let folder = own.parent()?.parent()?.join("lib");
+    folder.join("libmpi_abi.so.1").exists().then_some(folder)
+}
+
+/// Adds the folder behind those that the user names: programs without a path of their own to an MPI
+/// library (built for another MPI, or by a compiler for Rust) find this one's.
+fn add_library_folder(variables: &mut BTreeMap<Vec<u8>, Vec<u8>>, folder: &[u8]) {
+    let path = variables.entry(LIBRARY_PATH.to_vec()).or_default();
+    if !path.is_empty() {
+        path.push(b':');
+    }
+    path.extend(folder);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_of_the_library_comes_last() {
+        for (before, after) in [
+            (None, "/r/lib"),
+            (Some(""), "/r/lib"),
+            (Some("/a:"), "/a::/r/lib"),
+        ] {
+            let mut variables = BTreeMap::new();
+            if let Some(before) = before {
+                variables.insert(LIBRARY_PATH.to_vec(), before.as_bytes().to_vec());
+            }
+            add_library_folder(&mut variables, b"/r/lib");
+            assert_eq!(variables[LIBRARY_PATH], after.as_bytes());
+        }
+    }
 }

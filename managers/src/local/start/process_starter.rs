@@ -108,7 +108,8 @@ impl ProcessStarter {
             Some(_) => open_barrier(&plan),
             None => None,
         };
-        let log_limit = match plan.options.log_limit {
+        let given = plan.options.recovery.log().map_or(0, |log| log.limit);
+        let log_limit = match given {
             0 => log_limit(plan.ranks.len()),
             given => given,
         };
@@ -352,8 +353,10 @@ impl ProcessStarter {
         options.local_rank = slot as u32;
         options.local_size = plan.ranks.len() as u32;
         options.cores = self.cores;
-        options.log_limit = self.log_limit;
-        options.log_spill = self.logs.spill().cloned();
+        if let Some(log) = options.recovery.log_mut() {
+            log.limit = self.log_limit;
+            log.spill = self.logs.spill().cloned();
+        }
         FromManager::Welcome(Box::new(Welcome {
             version: VERSION,
             identity: Identity {

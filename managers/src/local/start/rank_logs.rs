@@ -5,7 +5,7 @@ use super::log_sizes::LogSizes;
 use crate::error::{Context, Error, Result};
 use crate::launch::launch_plan::LaunchPlan;
 use crate::launch::local_messages::MOST_RECEIVED_WORDS;
-use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_channel_table::{ImageId, Incarnation, Rank};
 use rejoin_ckpt::anonymous;
 use rejoin_ckpt::log_spill::SpillFile;
 use rejoin_ckpt::rank_log_memory::{DETERMINANT_BYTES, MappedWords, RankLogMemory};
@@ -120,7 +120,7 @@ impl RankLog {
 struct AwaitedLog {
     instance: ProcessInstance,
     /// The number of the image of which the process is made.
-    epoch: Epoch,
+    image: ImageId,
     /// What has come.
     copy: CopiedLog,
     /// The same of the rank's receive log.
@@ -161,12 +161,13 @@ impl RankLogs {
     /// # Errors
     /// There is no memory: a rank could not come back alone.
     pub fn open(plan: &LaunchPlan, limit: u64) -> Result<RankLogs> {
-        if plan.options.log_groups.is_empty() {
+        let recovery = &plan.options.recovery;
+        let Some(log) = recovery.log() else {
             return Ok(RankLogs::default());
-        }
+        };
         // A file beyond the limit would end this process by a signal.
         anonymous::allow(DETERMINANT_BYTES as u64).context("make memory for a log")?;
-        let sizes = LogSizes::of(&plan.options, limit);
+        let sizes = LogSizes::of(recovery, log, limit);
         let open = |(rank, _): &(Rank, u32)| {
             let log = RankLog::new(sizes.make()?, sizes.received)?;
             Ok((*rank, log))
@@ -177,8 +178,8 @@ impl RankLogs {
         Ok(RankLogs {
             logs: logs?,
             is_used: true,
-            are_copied: plan.options.stable_node,
-            may_be_cut: plan.options.optimistic,
+            are_copied: log.stable_node,
+            may_be_cut: recovery.is_optimistic(),
             sizes,
             ..RankLogs::default()
         })
@@ -336,7 +337,7 @@ impl RankLogs {
         (rank, incarnation): (Rank, Incarnation),
         part: &LogPart,
         last: bool,
-    ) -> Option<(ProcessInstance, Epoch)> {
+    ) -> Option<(ProcessInstance, ImageId)> {
         let awaited = self.awaited.get_mut(&rank);
         // What was asked for a process that is not wanted any more may be less than all.
         let awaited = awaited.filter(|one| one.instance.incarnation == incarnation)?;
@@ -347,7 +348,7 @@ impl RankLogs {
         if !last {
             return None;
         }
-        let process = (awaited.instance, awaited.epoch);
+        let process = (awaited.instance, awaited.image);
         match awaited.failure {
             Some(_) => return Some(process),
             None => match new_log(
@@ -378,7 +379,7 @@ impl RankLogs {
 
     /// Whether a process begins only after the copy of its determinants has come. Otherwise it
     /// continues the log that is here.
-    pub fn awaits(&mut self, instance: ProcessInstance, epoch: Epoch) -> LogWait {
+    pub fn awaits(&mut self, instance: ProcessInstance, image: ImageId) -> LogWait {
         let ProcessInstance {
             rank, incarnation, ..
         } = instance;
@@ -402,7 +403,7 @@ impl RankLogs {
         }
         let awaited = AwaitedLog {
             instance,
-            epoch,
+            image,
             copy: CopiedLog::default(),
             received: None,
             failure: None,
@@ -442,6 +443,7 @@ fn new_log(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rejoin_channel_table::Epoch;
     use rejoin_channel_table::Generation;
 
     const RANK: Rank = Rank(3);
@@ -464,9 +466,9 @@ mod tests {
 
     fn copied(logs: &mut RankLogs, incarnation: u32) {
         let of = (RANK, Incarnation(incarnation));
-        let process_there = Some((process(incarnation), Epoch(1)));
+        let process_there = Some((process(incarnation), ImageId::Checkpoint(Epoch(1))));
         assert_eq!(logs.take_part(of, &LogPart::default(), true), process_there);
-        let again = logs.awaits(process(incarnation), Epoch(1));
+        let again = logs.awaits(process(incarnation), ImageId::Checkpoint(Epoch(1)));
         assert_eq!(again, LogWait::Over);
     }
 
@@ -474,30 +476,54 @@ mod tests {
     fn the_next_process_continues_the_log_that_is_here() {
         let mut logs = logs();
         logs.begins(RANK, Incarnation(0));
-        assert_eq!(logs.awaits(process(1), Epoch(1)), LogWait::Over);
-        assert_eq!(logs.awaits(process(1), Epoch(1)), LogWait::Over);
-        assert_eq!(logs.awaits(process(2), Epoch(2)), LogWait::Over);
+        assert_eq!(
+            logs.awaits(process(1), ImageId::Checkpoint(Epoch(1))),
+            LogWait::Over
+        );
+        assert_eq!(
+            logs.awaits(process(1), ImageId::Checkpoint(Epoch(1))),
+            LogWait::Over
+        );
+        assert_eq!(
+            logs.awaits(process(2), ImageId::Checkpoint(Epoch(2))),
+            LogWait::Over
+        );
     }
 
     #[test]
     fn a_rank_that_was_on_another_host_meanwhile_needs_the_copy() {
         let mut logs = logs();
         logs.begins(RANK, Incarnation(0));
-        assert_eq!(logs.awaits(process(2), Epoch(1)), LogWait::Begins);
-        assert_eq!(logs.awaits(process(2), Epoch(1)), LogWait::Lasts);
+        assert_eq!(
+            logs.awaits(process(2), ImageId::Checkpoint(Epoch(1))),
+            LogWait::Begins
+        );
+        assert_eq!(
+            logs.awaits(process(2), ImageId::Checkpoint(Epoch(1))),
+            LogWait::Lasts
+        );
         copied(&mut logs, 2);
     }
 
     #[test]
     fn what_was_copied_for_a_rank_that_stayed_counts_no_more() {
         let mut logs = logs();
-        assert_eq!(logs.awaits(process(1), Epoch(1)), LogWait::Begins);
+        assert_eq!(
+            logs.awaits(process(1), ImageId::Checkpoint(Epoch(1))),
+            LogWait::Begins
+        );
         copied(&mut logs, 1);
-        assert_eq!(logs.awaits(process(2), Epoch(1)), LogWait::Begins);
+        assert_eq!(
+            logs.awaits(process(2), ImageId::Checkpoint(Epoch(1))),
+            LogWait::Begins
+        );
         copied(&mut logs, 2);
         // This one came, and has written to it.
         logs.read_new(RANK, Incarnation(2)).expect("a log");
-        assert_eq!(logs.awaits(process(3), Epoch(3)), LogWait::Over);
+        assert_eq!(
+            logs.awaits(process(3), ImageId::Checkpoint(Epoch(3))),
+            LogWait::Over
+        );
     }
 
     #[test]
@@ -506,10 +532,16 @@ mod tests {
         logs.begins(RANK, Incarnation(0));
         logs.is_to_continue(RANK, Incarnation(1));
         logs.is_to_continue(RANK, Incarnation(2));
-        assert_eq!(logs.awaits(process(2), Epoch(1)), LogWait::Over);
+        assert_eq!(
+            logs.awaits(process(2), ImageId::Checkpoint(Epoch(1))),
+            LogWait::Over
+        );
         // Another host had the fourth one.
         logs.is_to_continue(RANK, Incarnation(4));
-        assert_eq!(logs.awaits(process(4), Epoch(1)), LogWait::Begins);
+        assert_eq!(
+            logs.awaits(process(4), ImageId::Checkpoint(Epoch(1))),
+            LogWait::Begins
+        );
     }
 
     #[test]
@@ -520,19 +552,31 @@ mod tests {
             logs.stays(RANK);
             assert_eq!(logs.logs[&RANK].user, Some(Incarnation(spent)));
         }
-        assert_eq!(logs.awaits(process(3), Epoch(1)), LogWait::Over);
+        assert_eq!(
+            logs.awaits(process(3), ImageId::Checkpoint(Epoch(1))),
+            LogWait::Over
+        );
         // It has moved with the fourth one.
-        assert_eq!(logs.awaits(process(5), Epoch(1)), LogWait::Begins);
+        assert_eq!(
+            logs.awaits(process(5), ImageId::Checkpoint(Epoch(1))),
+            LogWait::Begins
+        );
     }
 
     #[test]
     fn a_copied_log_that_was_cut_is_continued() {
         let mut logs = logs();
-        assert_eq!(logs.awaits(process(1), Epoch(1)), LogWait::Begins);
+        assert_eq!(
+            logs.awaits(process(1), ImageId::Checkpoint(Epoch(1))),
+            LogWait::Begins
+        );
         copied(&mut logs, 1);
         // It depends on something lost, and has stored nothing.
         logs.was_cut(RANK, Incarnation(1));
-        assert_eq!(logs.awaits(process(2), Epoch(1)), LogWait::Over);
+        assert_eq!(
+            logs.awaits(process(2), ImageId::Checkpoint(Epoch(1))),
+            LogWait::Over
+        );
     }
 
     #[test]
@@ -540,6 +584,9 @@ mod tests {
         let mut logs = logs();
         logs.are_copied = false;
         logs.begins(RANK, Incarnation(0));
-        assert_eq!(logs.awaits(process(2), Epoch(1)), LogWait::Over);
+        assert_eq!(
+            logs.awaits(process(2), ImageId::Checkpoint(Epoch(1))),
+            LogWait::Over
+        );
     }
 }

@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::pipe2;
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{Epoch, ImageId, Rank};
 use rejoin_wire::Unread;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
@@ -41,7 +41,7 @@ pub struct RankInput {
     credited: u64,
     ended: bool,
     /// Where images stood.
-    images: BTreeMap<Epoch, u64>,
+    images: BTreeMap<ImageId, u64>,
     writes: Writes,
     /// The user knows that not everything is kept.
     told: bool,
@@ -175,11 +175,11 @@ impl RankInput {
         read.map_or(InputPosition::Unknown, InputPosition::At)
     }
 
-    /// Records where this rank's image of an epoch stands in its input; `false` if that is unknown.
-    pub fn note_image(&mut self, rank: Rank, epoch: Epoch, unread: Option<Unread>) -> bool {
+    /// Records where this image of the rank stands in its input; `false` if that is unknown.
+    pub fn note_image(&mut self, rank: Rank, image: ImageId, unread: Option<Unread>) -> bool {
         if rank == self.rank {
             match self.stood(unread) {
-                InputPosition::At(position) => self.imaged(epoch, position),
+                InputPosition::At(position) => self.imaged(image, position),
                 InputPosition::Relaunch => {}
                 InputPosition::Unknown => return false,
             }
@@ -193,18 +193,18 @@ impl RankInput {
     }
 
     /// Bytes of the stream that this rank had read at its image.
-    pub fn position_of(&self, rank: Rank, epoch: Epoch) -> Option<u64> {
+    pub fn position_of(&self, rank: Rank, image: ImageId) -> Option<u64> {
         self.images
-            .get(&epoch)
+            .get(&image)
             .filter(|_| rank == self.rank)
             .map(|at| self.skipped + at)
     }
 
-    /// The rank continues from an image of this epoch, which a former job has made. It had read so
+    /// The rank continues from this image, which a former job has made. It had read so
     /// many bytes of standard input, and the input of this job begins with the same ones.
-    pub fn continue_from(&mut self, epoch: Epoch, read: u64) {
+    pub fn continue_from(&mut self, image: ImageId, read: u64) {
         (self.skipped, self.drops) = (read, read);
-        self.imaged(epoch, 0);
+        self.imaged(image, 0);
         let Some((held, ended)) = self.held.take() else {
             return;
         };
@@ -216,8 +216,8 @@ impl RankInput {
         }
     }
 
-    fn imaged(&mut self, epoch: Epoch, position: u64) {
-        self.images.insert(epoch, position);
+    fn imaged(&mut self, image: ImageId, position: u64) {
+        self.images.insert(image, position);
     }
 
     /// No rank rolls back beyond this image any more. If the rank has come to this host with a
@@ -226,7 +226,7 @@ impl RankInput {
         if self.images.is_empty() {
             return self.forget_before(self.at);
         }
-        let known = self.images.range(..=epoch).next_back();
+        let known = self.images.range(..=ImageId::Checkpoint(epoch)).next_back();
         if let Some((&oldest, &position)) = known {
             self.images = self.images.split_off(&oldest);
             self.forget_before(position);
@@ -299,21 +299,21 @@ impl RankInput {
     pub fn again(
         &mut self,
         rank: Rank,
-        epoch: Option<Epoch>,
+        from: Option<ImageId>,
         reactor: &Reactor,
     ) -> Result<Option<OwnedFd>> {
         if self.rank != rank {
             return Ok(None);
         }
-        let position = match epoch {
+        let position = match from {
             None => {
                 self.images.clear();
                 0
             }
-            Some(epoch) => {
+            Some(image) => {
                 // Later images are of a history that is no more.
-                self.images.retain(|other, _| *other <= epoch);
-                match self.images.get(&epoch) {
+                self.images.retain(|other, _| *other <= image);
+                match self.images.get(&image) {
                     Some(position) => *position,
                     None => return Ok(None),
                 }
@@ -440,7 +440,7 @@ mod tests {
             ..unread
         };
         assert_eq!(input.stood(Some(stranger)), InputPosition::Relaunch);
-        input.imaged(Epoch(1), 4);
+        input.imaged(ImageId::Checkpoint(Epoch(1)), 4);
         input.committed(Epoch(1));
         assert_eq!((input.from, input.kept.len()), (4, 9));
         input.push(b" four");
@@ -457,20 +457,23 @@ mod tests {
         input.hold();
         input.push(b"one two");
         assert_eq!((input.waiting(), input.uncredited), (0, 0));
-        input.continue_from(Epoch(7), 4);
+        input.continue_from(ImageId::Checkpoint(Epoch(7)), 4);
         let reader = input.renew(0).unwrap();
         input.push(b" three");
         given(&mut input);
         assert_eq!(read(&reader, 9), b"two three");
         assert_eq!(input.uncredited, 4);
-        assert_eq!(input.position_of(Rank(0), Epoch(7)), Some(4));
+        assert_eq!(
+            input.position_of(Rank(0), ImageId::Checkpoint(Epoch(7))),
+            Some(4)
+        );
         // Its end may come first, too.
         let mut input = RankInput::new(Rank(0), true);
         input.hold();
         input.push(b"all");
         input.push(b"");
         assert!(!input.ended);
-        input.continue_from(Epoch(7), 3);
+        input.continue_from(ImageId::Checkpoint(Epoch(7)), 3);
         assert!(input.ended && input.waiting() == 0);
     }
 
@@ -479,11 +482,11 @@ mod tests {
         let mut input = RankInput::new(Rank(0), true);
         let reader = input.renew(0).unwrap();
         // It has come with image 7. The files of 6 are still the newest, and 8 is in memory.
-        input.continue_from(Epoch(7), 0);
+        input.continue_from(ImageId::Checkpoint(Epoch(7)), 0);
         input.push(b"one two three");
         given(&mut input);
         assert_eq!(read(&reader, 8), b"one two ");
-        input.imaged(Epoch(8), 4);
+        input.imaged(ImageId::Checkpoint(Epoch(8)), 4);
         input.committed(Epoch(6));
         assert_eq!((input.from, input.kept.len()), (0, 13));
         input.committed(Epoch(8));
@@ -532,9 +535,12 @@ mod tests {
         input.push(b"one two three");
         given(&mut input);
         assert_eq!(read(&reader, 8), b"one two ");
-        input.imaged(Epoch(1), 4);
-        input.imaged(Epoch(2), 8);
-        let mut again = |rank, epoch| input.again(Rank(rank), epoch, &reactor).unwrap();
+        input.imaged(ImageId::Checkpoint(Epoch(1)), 4);
+        input.imaged(ImageId::Checkpoint(Epoch(2)), 8);
+        let mut again = |rank, epoch: Option<Epoch>| {
+            let from = epoch.map(ImageId::Checkpoint);
+            input.again(Rank(rank), from, &reactor).unwrap()
+        };
         assert!(again(4, Some(Epoch(1))).is_none(), "another rank reads it");
         let reader = again(3, Some(Epoch(1))).unwrap();
         assert!(again(3, Some(Epoch(2))).is_none(), "it is of no history");

@@ -14,8 +14,12 @@ use serde_bytes::ByteBuf;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// A person should see a prompt after this time.
+/// Who reads an output as it comes sees an unfinished line after this time.
 const PROMPT: Duration = Duration::from_millis(100);
+
+/// The C library, Python and Fortran write full buffers, whose sizes are multiples of this. A line
+/// that is unfinished at the end of one is no line that the program wants to be seen.
+const BUFFER: usize = 4096;
 
 /// Of a line that is unfinished when its rank stores its state, so much is kept at most.
 const MOST_BEGUN: usize = 4096;
@@ -95,8 +99,8 @@ pub struct RankOutputs {
     closed_sinks: [bool; 2],
     /// Killed ranks may come back.
     come_back: bool,
-    /// A person reads unfinished lines.
-    interactive: bool,
+    /// Unfinished lines of these streams are read, too.
+    read_at_once: [bool; 2],
 }
 
 impl RankOutputs {
@@ -107,15 +111,20 @@ impl RankOutputs {
             window: OUTPUT_WINDOW as isize,
             closed_sinks: [false; 2],
             come_back: false,
-            interactive: false,
+            read_at_once: [false; 2],
         }
     }
 
     /// The ranks of this host, in the order of their slots. `come_back`: those that are killed may
-    /// come back. `interactive`: a person reads unfinished lines.
-    pub fn serve(&mut self, ranks: impl Iterator<Item = Rank>, come_back: bool, interactive: bool) {
+    /// come back. `read_at_once`: unfinished lines of these streams are read, too.
+    pub fn serve(
+        &mut self,
+        ranks: impl Iterator<Item = Rank>,
+        come_back: bool,
+        read_at_once: [bool; 2],
+    ) {
         self.ranks = ranks.map(RankPipes::new).collect();
-        (self.come_back, self.interactive) = (come_back, interactive);
+        (self.come_back, self.read_at_once) = (come_back, read_at_once);
     }
 
     /// A rank of a lost host is on this one, in the next slot.
@@ -201,14 +210,19 @@ impl RankOutputs {
         let mut buffer = [0u8; 64 * 1024];
         let read = match nix::unistd::read(&output.pipe, &mut buffer) {
             Ok(0) => Read::End,
-            Ok(count) => Read::Bytes(output.lines.push(&buffer[..count])),
+            Ok(count) => {
+                let is_wanted = self.read_at_once[stream as usize] && count % BUFFER != 0;
+                let bytes = output.lines.push(&buffer[..count]);
+                let waits = is_wanted && output.lines.pending() > 0;
+                output.waiting = waits.then(Instant::now);
+                Read::Bytes(bytes)
+            }
             Err(Errno::EAGAIN | Errno::EINTR) => Read::Nothing,
             Err(_) => Read::End,
         };
         match read {
             Read::Nothing => false,
             Read::Bytes(bytes) => {
-                output.waiting = (output.lines.pending() > 0).then(Instant::now);
                 self.pass_on(slot, stream, bytes, false, mpirun, reactor);
                 true
             }
@@ -387,19 +401,16 @@ impl RankOutputs {
         }
     }
 
-    /// How long until the next unfinished line is passed on to a person.
+    /// How long until the next unfinished line is passed on.
     pub fn prompt_limit(&self) -> Option<Duration> {
         let outputs = self.ranks.iter().flat_map(|r| r.pipes.iter().flatten());
-        let waiting = outputs.filter(|o| self.interactive && !o.ended);
+        let waiting = outputs.filter(|o| !o.ended);
         let since = waiting.filter_map(|o| o.waiting).min()?;
         Some(PROMPT.saturating_sub(since.elapsed()))
     }
 
     /// Passes unfinished lines on that have waited long enough: someone is asked something.
     pub fn pass_prompts(&mut self, mpirun: &mut MpirunLink, reactor: &Reactor) {
-        if !self.interactive {
-            return;
-        }
         for slot in 0..self.ranks.len() {
             for stream in STREAMS {
                 let Some(output) = &mut self.ranks[slot].pipes[stream as usize] else {

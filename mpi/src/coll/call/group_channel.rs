@@ -99,25 +99,26 @@ impl<'a> GroupChannel<'a> {
         self.mpi
     }
 
-    /// Context id of messages to the member `to`, of this world rank.
+    /// The rank in the communicator of the group's `member`. Messages have this one: members of
+    /// groups that overlap may have the same rank in them, and the messages of one sender to one
+    /// receiver come in the order of the calls.
     #[inline(always)]
-    fn context_at(self, to: usize, world: Rank) -> Result<u32> {
+    fn rank_in_comm(self, member: usize) -> Result<usize> {
         if self.traffic == Traffic::Collective {
-            return Ok(self.comm.context_at(to, Traffic::Collective));
+            return Ok(member);
         }
-        let peer = self.comm.group().find(world.0);
-        let peer = peer.ok_or_else(|| Mpi::broken("a member is not in the communicator"))?;
-        Ok(self.comm.context_at(peer, self.traffic))
+        let peer = self.comm.group().find(self.group.world_rank(member).0);
+        peer.ok_or_else(|| Mpi::broken("a member is not in the communicator"))
     }
 
     #[inline(always)]
-    fn pattern(self, from: usize, tag: i32) -> Pattern {
-        Pattern {
+    fn pattern(self, from: usize, tag: i32) -> Result<Pattern> {
+        Ok(Pattern {
             context: self.comm.context(self.traffic),
-            source: Some(from as i32),
+            source: Some(self.rank_in_comm(from)? as i32),
             tag: Some(tag),
             from: Some(self.group.world_rank(from)),
-        }
+        })
     }
 
     /// The length of a message that was received.
@@ -166,9 +167,10 @@ impl P2p for GroupChannel<'_> {
     #[inline(always)]
     unsafe fn isend(self, to: usize, tag: i32, buf: *const u8, len: usize) -> Result<Pending> {
         let world = self.group.world_rank(to);
+        let peer = self.rank_in_comm(to)?;
         let env = Envelope {
-            context: self.context_at(to, world)?,
-            source: self.me as i32,
+            context: self.comm.context_at(peer, self.traffic),
+            source: self.comm.rank() as i32,
             tag,
         };
         let mut attempt = SendAttempt::Untried;
@@ -192,7 +194,7 @@ impl P2p for GroupChannel<'_> {
         buf: *mut u8,
         len: usize,
     ) -> Result<Option<usize>> {
-        let pattern = self.pattern(from, tag);
+        let pattern = self.pattern(from, tag)?;
         // SAFETY: the caller's promise.
         let done = unsafe { self.mpi.dev_mut().try_recv(&pattern, buf, len) };
         match done {
@@ -204,7 +206,7 @@ impl P2p for GroupChannel<'_> {
     #[inline(always)]
     unsafe fn irecv(self, from: usize, tag: i32, buf: *mut u8, len: usize) -> Result<Pending> {
         // SAFETY: the caller's promise.
-        unsafe { self.state.irecv(&self.pattern(from, tag), buf, len) }
+        unsafe { self.state.irecv(&self.pattern(from, tag)?, buf, len) }
     }
 
     #[inline(always)]

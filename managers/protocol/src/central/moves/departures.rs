@@ -47,14 +47,6 @@ impl Departures {
         there.map(|(rank, _)| *rank).collect()
     }
 
-    /// The hosts of ranks that may still act on others. `host_of`: where a rank is now.
-    pub fn awaiting(&self, host_of: impl Fn(Rank) -> HostIndex) -> BTreeSet<HostIndex> {
-        let homes = self.under_way.iter();
-        let homes = homes.map(|(rank, from)| (host_of(*rank), *from));
-        let others = homes.filter(|(home, from)| home != from);
-        others.map(|(home, _)| home).collect()
-    }
-
     /// A rank moves to or from this host, or it is drained.
     pub fn visit(&mut self, host: HostIndex) {
         self.visited.insert(host);

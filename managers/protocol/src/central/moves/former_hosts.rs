@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct FormerHost {
     rank: Rank,
-    /// The number of the move: images of lower numbers are on the former host.
-    number: Epoch,
+    /// Images of checkpoints up to this one are on the former host.
+    last: Epoch,
     host: HostIndex,
 }
 
@@ -20,21 +20,21 @@ pub struct FormerHosts {
 }
 
 impl FormerHosts {
-    /// A rank has moved away from this host.
-    pub fn add(&mut self, rank: Rank, number: Epoch, host: HostIndex) {
-        self.moves.push(FormerHost { rank, number, host });
+    /// A rank has moved away from this host, which has its images of checkpoints up to `last`.
+    pub fn add(&mut self, rank: Rank, last: Epoch, host: HostIndex) {
+        self.moves.push(FormerHost { rank, last, host });
     }
 
     /// The job does not roll back behind this checkpoint any more.
     pub fn forget_before(&mut self, oldest: Epoch) {
-        self.moves.retain(|one| one.number > oldest);
+        self.moves.retain(|one| one.last >= oldest);
     }
 
     /// The host that a rank was on at this checkpoint; `None`: it has not moved since.
     #[must_use]
     pub fn at(&self, rank: Rank, epoch: Epoch) -> Option<HostIndex> {
         let mut later = self.moves.iter();
-        let first = later.find(|one| one.rank == rank && one.number > epoch);
+        let first = later.find(|one| one.rank == rank && one.last >= epoch);
         first.map(|one| one.host)
     }
 
@@ -46,14 +46,11 @@ impl FormerHosts {
         at.collect()
     }
 
-    /// The job has rolled back to this checkpoint: later moves have not happened.
-    pub fn roll_back(&mut self, epoch: Epoch) {
-        self.moves.retain(|one| one.number <= epoch);
-    }
-
-    /// These ranks have rolled back to this checkpoint, and others stand.
-    pub fn roll_back_of(&mut self, ranks: &[Rank], epoch: Epoch) {
-        let is_void = |one: &FormerHost| ranks.contains(&one.rank) && one.number > epoch;
+    /// These ranks, in their order, come back from this checkpoint: their later moves have not
+    /// happened.
+    pub fn roll_back(&mut self, ranks: &[Rank], epoch: Epoch) {
+        let is_void =
+            |one: &FormerHost| one.last >= epoch && ranks.binary_search(&one.rank).is_ok();
         self.moves.retain(|one| !is_void(one));
     }
 
@@ -87,8 +84,8 @@ mod tests {
     #[test]
     fn a_rank_was_where_its_first_later_move_began() {
         let mut former = FormerHosts::default();
-        former.add(Rank(1), Epoch(4), 0);
-        former.add(Rank(1), Epoch(6), 2);
+        former.add(Rank(1), Epoch(3), 0);
+        former.add(Rank(1), Epoch(5), 2);
         assert_eq!(former.placement_at(Epoch(3), &[0, 1]), [0, 0]);
         assert_eq!(former.placement_at(Epoch(5), &[0, 1]), [0, 2]);
         assert_eq!(former.placement_at(Epoch(7), &[0, 1]), [0, 1]);
@@ -97,18 +94,18 @@ mod tests {
         assert_eq!(former.ranks_at(2, Epoch(3)), BTreeSet::new());
         former.forget_before(Epoch(5));
         assert_eq!(former.at(Rank(1), Epoch(5)), Some(2));
-        former.roll_back(Epoch(5));
+        former.roll_back(&[Rank(0), Rank(1)], Epoch(5));
         assert_eq!(former.at(Rank(1), Epoch(5)), None);
     }
 
     #[test]
     fn some_ranks_roll_back_behind_their_moves_and_others_stand() {
         let mut former = FormerHosts::default();
-        former.add(Rank(1), Epoch(4), 0);
-        former.add(Rank(2), Epoch(4), 0);
-        former.add(Rank(1), Epoch(6), 2);
+        former.add(Rank(1), Epoch(3), 0);
+        former.add(Rank(2), Epoch(3), 0);
+        former.add(Rank(1), Epoch(5), 2);
         assert_eq!(former.hosts_of(Rank(1)), BTreeSet::from([0, 2]));
-        former.roll_back_of(&[Rank(1)], Epoch(5));
+        former.roll_back(&[Rank(1)], Epoch(5));
         assert_eq!(former.placement_at(Epoch(3), &[7, 7, 7]), [7, 0, 0]);
         assert_eq!(former.at(Rank(1), Epoch(5)), None);
         assert_eq!(former.hosts_of(Rank(1)), BTreeSet::from([0]));

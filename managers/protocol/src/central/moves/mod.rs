@@ -12,15 +12,17 @@
 //!
 //! `move_request` says what is asked for and where the ranks go, `move_table` which requests wait
 //! and which moves are under way, `rank_progress` how far each has come, and `move_view` what of
-//! that is shown. `move_steps` begins and ends them, and `move_messages` handles what hosts say
-//! meanwhile. `former_hosts` knows which host has a rank's image of a checkpoint that was taken
-//! before the rank moved.
+//! that is shown. `move_steps` begins and ends them, `move_messages` handles what hosts report
+//! meanwhile, and `leaving_hosts` what they request for themselves. `former_hosts` knows which host
+//! has a rank's image of a checkpoint that was taken before the rank moved.
 
 mod balance;
 mod departures;
 mod former_hosts;
+mod leaving_hosts;
 mod move_messages;
 mod move_request;
+mod move_rules;
 mod move_steps;
 mod move_table;
 mod move_view;
@@ -31,6 +33,8 @@ mod rank_progress;
 pub(super) use departures::Departures;
 pub use former_hosts::FormerHosts;
 pub use move_request::{MoveRequest, Movers, RequestPlan};
+pub(super) use move_rules::MoveRules;
+pub(super) use move_steps::MoveHandler;
 pub(super) use move_table::MoveTable;
 pub use move_view::{MovePhase, MoveView};
 pub use rank_progress::RankMove;

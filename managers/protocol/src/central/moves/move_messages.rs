@@ -3,143 +3,121 @@
 use super::rank_progress::{MoveProgress, MoveStage};
 use crate::central::event::Event;
 use crate::central::interface::{CentralEffect, HostIndex, Record};
-use crate::central::job_state::Central;
-use crate::checkpoint::Coordinator;
-use crate::manager_messages::{Cause, MoveBytes, MovedRank, Time, ToCentral, ToLocal};
+use crate::central::moves::MoveHandler;
+use crate::manager_messages::{
+    Cause, MoveMessage, MovedRank, ProcessInstance, ProcessMessage, ToLocal,
+};
 use crate::verdict::Described;
-use rejoin_channel_table::{BusinessCard, Epoch, Rank};
+use rejoin_channel_table::{BusinessCard, ImageId, MoveNumber, Rank};
 use rejoin_wire::Limits;
 
-impl Central {
-    /// Takes a message that concerns a move. Returns other messages.
-    pub(in crate::central) fn move_message(
-        &mut self,
-        now: Time,
-        host: HostIndex,
-        message: ToCentral,
-        effects: &mut Vec<CentralEffect>,
-    ) -> Option<ToCentral> {
-        let (rank, number) = match &message {
-            ToCentral::Imaged {
-                instance, epoch, ..
-            }
-            | ToCentral::NotImaged {
-                instance, epoch, ..
-            }
-            | ToCentral::ImageLost {
-                instance, epoch, ..
-            } => (instance.rank, *epoch),
-            ToCentral::ImageStored { rank, epoch }
-            | ToCentral::ImageNotStored { rank, epoch, .. } => (*rank, *epoch),
-            ToCentral::Loaded { rank, number, .. }
-            | ToCentral::NotLoaded { rank, number, .. }
-            | ToCentral::MoveBytes(MoveBytes { rank, number, .. }) => (*rank, *number),
-            _ => return self.arrival_message(now, host, message, effects),
-        };
-        let Some(is_latest) = self.moves.has_image(rank, number) else {
-            // These belong to moves only.
-            let is_stale = matches!(
-                message,
-                ToCentral::Loaded { .. } | ToCentral::NotLoaded { .. } | ToCentral::MoveBytes(_)
-            );
-            return (!is_stale).then_some(message);
-        };
-        if is_latest {
-            self.image_of_move(now, host, (rank, number), message, effects);
+impl MoveHandler<'_> {
+    /// The image with which a rank moves is there. Of all images, only the latest counts.
+    pub(in crate::central) fn taken(&mut self, rank: Rank, number: MoveNumber) {
+        if self.moves.is_latest(rank, number) {
+            self.moves.taken(rank);
         }
-        None
     }
 
-    /// A message about the latest image of a rank that moves.
-    fn image_of_move(
+    /// A rank can't take the image with which it would move.
+    pub(in crate::central) fn not_taken(
         &mut self,
-        now: Time,
         host: HostIndex,
-        (rank, number): (Rank, Epoch),
-        message: ToCentral,
-        effects: &mut Vec<CentralEffect>,
+        instance: ProcessInstance,
+        number: MoveNumber,
+        why: &str,
     ) {
-        let why = match message {
-            ToCentral::Imaged { .. } => return self.moves.taken(rank),
-            ToCentral::ImageStored { .. } => {
-                return self.image_is_there(now, host, rank, effects);
-            }
-            ToCentral::Loaded { bytes, .. } => {
-                return self.moves.loaded(now, (host, rank, number), bytes);
-            }
-            ToCentral::MoveBytes(bytes) => return self.moves.note_bytes(now, host, bytes),
-            ToCentral::NotImaged { instance, why, .. } if self.ranks.is_live(host, instance) => why,
-            ToCentral::ImageLost { why, .. } => why.unwrap_or_else(|| "its image was ended".into()),
-            ToCentral::ImageNotStored { why, .. } => {
-                why.unwrap_or_else(|| "its image was interrupted".into())
-            }
-            ToCentral::NotLoaded { why, .. } => {
-                let progress = self.moves.of(rank);
-                if !progress.is_some_and(|p| p.is_loading(host, number)) {
-                    return;
-                }
-                why
-            }
-            _ => return,
-        };
-        self.give_up_move(now, rank, &why, effects);
+        if self.cluster.ranks.is_live(host, instance) {
+            self.has_no_image(instance.rank, number, why);
+        }
     }
 
-    /// A message about a process that is made on another host.
-    fn arrival_message(
+    /// The image with which a rank was to move is gone, or is in no file.
+    pub(in crate::central) fn has_no_image(&mut self, rank: Rank, number: MoveNumber, why: &str) {
+        if self.moves.is_latest(rank, number) {
+            self.give_up_move(rank, why);
+        }
+    }
+
+    /// The image with which a rank moves is in a file.
+    pub(in crate::central) fn stored(&mut self, host: HostIndex, rank: Rank, number: MoveNumber) {
+        if self.moves.is_latest(rank, number) {
+            self.image_is_there(host, rank);
+        }
+    }
+
+    /// The host to which a rank moves reports about its copy, or either host how far it is.
+    pub(in crate::central) fn move_message(&mut self, host: HostIndex, message: MoveMessage) {
+        let now = self.out.now;
+        match message {
+            MoveMessage::Loaded {
+                rank,
+                number,
+                bytes,
+            } => {
+                if self.moves.is_latest(rank, number) {
+                    self.moves.loaded(now, (host, rank, number), bytes);
+                }
+            }
+            MoveMessage::NotLoaded { rank, number, why } => {
+                let progress = self.moves.of(rank);
+                if progress.is_some_and(|p| p.is_loading(host, number)) {
+                    self.has_no_image(rank, number, &why);
+                }
+            }
+            MoveMessage::Bytes(bytes) => {
+                if self.moves.is_latest(bytes.rank, bytes.number) {
+                    self.moves.note_bytes(now, host, bytes);
+                }
+            }
+        }
+    }
+
+    /// Takes a message about a process that is made on another host. Returns other messages.
+    pub(in crate::central) fn arrival_message(
         &mut self,
-        now: Time,
         host: HostIndex,
-        message: ToCentral,
-        effects: &mut Vec<CentralEffect>,
-    ) -> Option<ToCentral> {
-        let instance = match &message {
-            ToCentral::Spawned { instance, .. }
-            | ToCentral::Registered { instance, .. }
-            | ToCentral::ExitDetected { instance, .. }
-            | ToCentral::ExitStatus { instance, .. }
-            | ToCentral::Failed { instance, .. }
-            | ToCentral::Ended { instance, .. } => *instance,
-            _ => return Some(message),
-        };
-        let Some(arriving) = self.moves.arriving(host, instance) else {
+        message: ProcessMessage,
+    ) -> Option<ProcessMessage> {
+        let Some(arriving) = self.moves.arriving(host, message.instance()) else {
             return Some(message);
         };
+        let rank = arriving.one.rank;
         match message {
-            ToCentral::Spawned { .. } => {}
-            ToCentral::Registered {
+            ProcessMessage::Spawned { .. } => {}
+            ProcessMessage::Registered {
                 pid, card, limits, ..
-            } => self.arrived(now, &arriving, (pid, card, limits), effects),
-            ToCentral::ExitStatus { cause, .. } | ToCentral::Failed { cause, .. } => {
+            } => self.arrived(&arriving, (pid, card, limits)),
+            ProcessMessage::ExitStatus { cause, .. } | ProcessMessage::Failed { cause, .. } => {
                 let why = match cause {
                     Cause::NotStarted { why } => why,
                     other => Described(&other).to_string(),
                 };
-                self.give_up_move(now, instance.rank, &why, effects);
+                self.give_up_move(rank, &why);
             }
-            _ => self.give_up_move(now, instance.rank, "its new process has ended", effects),
+            ProcessMessage::ExitDetected { .. } | ProcessMessage::Ended { .. } => {
+                self.give_up_move(rank, "its new process has ended");
+            }
+            ProcessMessage::Vacated { .. }
+            | ProcessMessage::Finalizing { .. }
+            | ProcessMessage::Counters { .. } => return Some(message),
         }
         None
     }
 
     /// The rank's image is in a file. If the rank waits at it, the other host makes a process of
     /// it. Otherwise the other host loads it.
-    fn image_is_there(
-        &mut self,
-        now: Time,
-        host: HostIndex,
-        rank: Rank,
-        effects: &mut Vec<CentralEffect>,
-    ) {
+    fn image_is_there(&mut self, host: HostIndex, rank: Rank) {
+        let now = self.out.now;
         let Some(progress) = self.moves.stored(now, host, rank) else {
             return;
         };
         let (one, number) = (&progress.one, progress.number);
-        let generation = self.ranks.generation();
-        if !self.hosts.begins(one.to) {
-            self.begin_without_ranks(one.to, number, effects);
+        let generation = self.cluster.ranks.generation();
+        if !self.cluster.hosts.begins(one.to) {
+            self.begin_without_ranks(one.to, number);
         }
-        let holder = self.copies_files().then_some(one.from);
+        let holder = self.cluster.copies_files().then_some(one.from);
         if progress.stage == MoveStage::Loading {
             let order = ToLocal::Load {
                 generation,
@@ -147,124 +125,82 @@ impl Central {
                 number,
                 holder,
             };
-            effects.push(CentralEffect::Send(one.to, order));
+            self.out.send(one.to, order);
             return;
         }
         let moved = MovedRank {
             rank,
-            moves: true,
             holder,
             others: Vec::new(),
         };
-        let order = ToLocal::Restore {
-            generation,
-            epoch: Some(number),
-            ranks: vec![(rank, one.incarnation)],
-            moved: vec![moved],
-        };
-        effects.push(CentralEffect::Send(one.to, order));
-    }
-
-    /// Ranks whose copies are loaded take another one, or stop. A rank that stops must not have
-    /// files of checkpoints under way on the host that it leaves.
-    pub(super) fn order_images(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
-        let checkpoints = self.mode.checkpoints();
-        let may = |c: &&Coordinator| c.pending().is_none() && !c.is_short_of_numbers();
-        let Some(checkpoints) = checkpoints.filter(may) else {
-            return;
-        };
-        for rank in self.moves.awaiting_images(checkpoints.is_quiet()) {
-            let Some(number) = self.number_of_image(rank, effects) else {
-                return;
-            };
-            let Some((progress, before)) = self.moves.next_image(now, rank, number) else {
-                return;
-            };
-            let order = ToLocal::Move {
-                instance: self.ranks.instance(rank),
-                number,
-                base: Some(before),
-                stops: progress.stage == MoveStage::Stopping,
-            };
-            effects.push(CentralEffect::Send(progress.one.from, order));
-        }
-    }
-
-    /// The number of a rank's next image: that of the last image of another rank, if it is newer
-    /// than the rank's own and no checkpoint has come since.
-    fn number_of_image(&mut self, rank: Rank, effects: &mut Vec<CentralEffect>) -> Option<Epoch> {
-        let checkpoints = self.mode.checkpoints_mut()?;
-        let last = checkpoints.last_number();
-        if self.moves.shares_number(rank, last) {
-            return Some(last);
-        }
-        let number = checkpoints.take_number();
-        effects.push(CentralEffect::Persist(Record::Requested { epoch: number }));
-        Some(number)
+        let ranks = vec![(rank, one.incarnation)];
+        let image = ImageId::Move(number);
+        self.cluster.order_restore(
+            one.to,
+            Some(image),
+            ranks,
+            vec![moved],
+            self.commits.mode.recovers(),
+            self.out,
+        );
     }
 
     /// A host gets its first order, and has no rank yet.
-    fn begin_without_ranks(
-        &mut self,
-        host: HostIndex,
-        number: Epoch,
-        effects: &mut Vec<CentralEffect>,
-    ) {
-        let generation = self.ranks.generation();
-        let checkpoints = self.mode.checkpoints();
+    fn begin_without_ranks(&mut self, host: HostIndex, number: MoveNumber) {
+        let generation = self.cluster.ranks.generation();
+        let checkpoints = self.commits.checkpoints();
         let begin = ToLocal::Spawn {
             generation,
             ranks: Vec::new(),
-            hold: self.mode.recovers(),
+            hold: self.commits.mode.recovers(),
             from: None,
             moved: Vec::new(),
         };
-        effects.push(CentralEffect::Send(host, begin));
+        self.out.send(host, begin);
         let commit = ToLocal::Commit {
             generation,
             epochs: checkpoints.map(|c| c.epochs()).unwrap_or_default(),
-            abandoned: Epoch(number.0.saturating_sub(1)),
+            abandoned: number.after,
         };
-        effects.push(CentralEffect::Send(host, commit));
+        self.out.send(host, commit);
     }
 
     /// The new process has registered: from here on the rank is there.
     fn arrived(
         &mut self,
-        now: Time,
         progress: &MoveProgress,
         (pid, card, limits): (u32, BusinessCard, Limits),
-        effects: &mut Vec<CentralEffect>,
     ) {
+        let now = self.out.now;
         let (one, number) = (&progress.one, progress.number);
         let since = self.moves.since().unwrap_or(now);
-        let before = self.ranks.instance(one.rank);
-        effects.push(CentralEffect::Persist(Record::Moved {
+        let before = self.cluster.ranks.instance(one.rank);
+        self.out.persist(Record::Moved {
             number,
             moved: one.clone(),
             card: Box::new(card.clone()),
-        }));
+        });
         self.moves.moved(one.rank);
-        self.has_moved(number, one);
-        self.ranks.arrived(one.rank, (pid, card, limits));
-        effects.push(CentralEffect::Moved {
+        self.cluster.has_moved(number, one, &mut self.commits.mode);
+        self.cluster.ranks.arrived(one.rank, (pid, card, limits));
+        self.out.push(CentralEffect::Moved {
             number,
             rank: one.rank,
             to: one.to,
         });
-        self.tell_moved(one.rank, effects);
+        self.tell_moved(one.rank);
         let vacate = ToLocal::Vacate { instance: before };
-        effects.push(CentralEffect::Send(one.from, vacate));
-        effects.push(CentralEffect::Event(Event::Moved {
+        self.out.send(one.from, vacate);
+        self.out.event(Event::Moved {
             rank: one.rank,
-            from: self.hosts.name(one.from),
-            to: self.hosts.name(one.to),
+            from: self.cluster.hosts.name(one.from),
+            to: self.cluster.hosts.name(one.to),
             incarnation: one.incarnation,
             took: now.0.saturating_sub(since.0),
             pause: now.0.saturating_sub(progress.stops_since.unwrap_or(now).0),
             copies: progress.copies.0,
             copied: progress.copied,
-        }));
-        self.moves_ended(now, effects);
+        });
+        self.moves_ended();
     }
 }

@@ -3,9 +3,10 @@
 use super::move_request::{MovePlan, MoveRequest, Movers, RequestPlan};
 use super::move_view::MoveView;
 use super::rank_progress::{MoveProgress, MoveStage, RankMove};
+use crate::central::cluster::Cluster;
 use crate::central::interface::HostIndex;
 use crate::manager_messages::{MoveBytes, ProcessInstance, Time};
-use rejoin_channel_table::{Epoch, Rank};
+use rejoin_channel_table::{Epoch, MoveNumber, Rank};
 use std::collections::VecDeque;
 
 /// Most requests whose plans are known: the driver has no more questions under way.
@@ -16,8 +17,6 @@ const MOST_PLANS: usize = 32;
 struct MovesUnderWay {
     request: MoveRequest,
     since: Time,
-    /// The newest number of their images.
-    newest: Epoch,
     /// No checkpoint is requested before.
     checkpoints_from: Time,
     moves: Vec<MoveProgress>,
@@ -37,8 +36,8 @@ pub(in crate::central) struct MoveTable {
     /// Where the ranks of the last requests of clients go, the newest last: they come again if
     /// central is started again before the driver hears of their ends.
     plans: Vec<RequestPlan>,
-    /// No image is ordered before the next checkpoint.
-    waits_for_checkpoint: bool,
+    /// The number of the last image that a rank was to move with.
+    last_number: Option<MoveNumber>,
     /// Moves have ended in this step.
     has_closed: bool,
 }
@@ -51,6 +50,16 @@ pub(super) struct EndedRequest {
 }
 
 impl MoveTable {
+    /// Ranks of a drained host are on it again, because they have come back from images there:
+    /// they move away again.
+    pub fn drain_again(&mut self, cluster: &Cluster) {
+        let hosts = cluster.hosts.draining();
+        let again = hosts.filter(|host| cluster.ranks.is_any_on(*host) && !self.drains(*host));
+        for host in again.collect::<Vec<_>>() {
+            self.want(MoveRequest::of_host(host, false));
+        }
+    }
+
     /// A request that is to be carried out when it can. Those of hosts that are about to end come
     /// first.
     pub fn want(&mut self, request: MoveRequest) {
@@ -88,9 +97,16 @@ impl MoveTable {
         all.any(|one| one.is_urgent() && one.movers == Movers::Drain(host))
     }
 
-    /// No image is ordered before the next checkpoint.
-    pub fn wait_for_checkpoint(&mut self, waits: bool) {
-        self.waits_for_checkpoint = waits;
+    /// Gives the number of the next image, when checkpoints up to `requested` were requested.
+    pub(super) fn take_number(&mut self, requested: Epoch) -> MoveNumber {
+        let number = MoveNumber::next(self.last_number, requested);
+        self.last_number = Some(number);
+        number
+    }
+
+    /// An earlier central manager had given this number.
+    pub fn recall_number(&mut self, number: MoveNumber) {
+        self.last_number = self.last_number.max(Some(number));
     }
 
     /// Something is asked for or under way.
@@ -101,25 +117,18 @@ impl MoveTable {
     /// Whether a checkpoint can be requested: between copies ahead that take long, and not before
     /// moves that wait for the end of the last one.
     pub fn allows_checkpoint(&self, now: Time) -> bool {
-        let waits = self.waits_for_checkpoint;
         let mut moves = self.under_way.iter().flat_map(|order| &order.moves);
         match self.puts_off_until() {
-            None => waits || self.wanted.is_empty(),
+            None => self.wanted.is_empty(),
             // Files of another checkpoint would be in the way of ranks that have a deadline.
-            Some(_) if self.is_any_urgent() && !waits => false,
-            Some(until) => until <= now && moves.all(|one| one.allows_checkpoint(waits)),
+            Some(_) if self.is_any_urgent() => false,
+            Some(until) => until <= now && moves.all(MoveProgress::allows_checkpoint),
         }
     }
 
     /// Until when no checkpoint is requested at least, if ranks move.
     pub fn puts_off_until(&self) -> Option<Time> {
-        let order = self.under_way.as_ref()?;
-        let waits = self.waits_for_checkpoint;
-        Some(if waits {
-            order.since
-        } else {
-            order.checkpoints_from
-        })
+        Some(self.under_way.as_ref()?.checkpoints_from)
     }
 
     /// Some rank is about to leave its host: files of images are not begun, because those of one
@@ -169,14 +178,13 @@ impl MoveTable {
         &mut self,
         (now, checkpoints_from): (Time, Time),
         request: MoveRequest,
-        number: Epoch,
+        number: MoveNumber,
         plan: MovePlan,
     ) {
         let begun = |one: RankMove| MoveProgress::new(one, number, now);
         self.under_way = Some(MovesUnderWay {
             request,
             since: now,
-            newest: number,
             checkpoints_from,
             moves: plan.moves.into_iter().map(begun).collect(),
             moved: plan.there,
@@ -252,14 +260,6 @@ impl MoveTable {
         order.is_some_and(|order| !order.request.is_urgent())
     }
 
-    /// This number is the newest one that an image of the moves under way has, and the rank has
-    /// none of this number: its next one can have it.
-    pub(super) fn shares_number(&self, rank: Rank, number: Epoch) -> bool {
-        let order = self.under_way.as_ref();
-        let is_newest = order.is_some_and(|order| order.newest == number);
-        is_newest && self.of(rank).is_some_and(|one| one.number < number)
-    }
-
     /// When a move under way is given up.
     pub fn deadline(&self) -> Option<Time> {
         let moves = self.under_way.iter().flat_map(|order| &order.moves);
@@ -289,11 +289,9 @@ impl MoveTable {
         moves.into_iter().find(|progress| progress.one.rank == rank)
     }
 
-    /// Whether an image of this number belongs to the rank's move under way; `Some(true)`: it is
-    /// the latest one.
-    pub(super) fn has_image(&self, rank: Rank, number: Epoch) -> Option<bool> {
-        let progress = self.of(rank)?;
-        progress.has_image(number)
+    /// Whether the rank's latest image has this number.
+    pub(super) fn is_latest(&self, rank: Rank, number: MoveNumber) -> bool {
+        self.of(rank).is_some_and(|one| one.number == number)
     }
 
     /// This host says how far the rank's latest image is.
@@ -343,7 +341,7 @@ impl MoveTable {
     pub(super) fn loaded(
         &mut self,
         now: Time,
-        (host, rank, number): (HostIndex, Rank, Epoch),
+        (host, rank, number): (HostIndex, Rank, MoveNumber),
         bytes: u64,
     ) {
         let progress = self.find(rank);
@@ -365,15 +363,11 @@ impl MoveTable {
         &mut self,
         now: Time,
         rank: Rank,
-        number: Epoch,
-    ) -> Option<(MoveProgress, Epoch)> {
+        number: MoveNumber,
+    ) -> Option<(MoveProgress, MoveNumber)> {
         let progress = self.find(rank)?;
         let before = progress.begin_next(number, now);
-        let progress = progress.clone();
-        if let Some(order) = &mut self.under_way {
-            order.newest = number;
-        }
-        Some((progress, before))
+        Some((progress.clone(), before))
     }
 
     /// The move of a rank that is under way to this host in this instance.
@@ -414,7 +408,7 @@ impl MoveTable {
     }
 
     /// Whether moves have ended since the last call.
-    pub(super) fn take_closed(&mut self) -> bool {
+    pub(in crate::central) fn take_closed(&mut self) -> bool {
         std::mem::take(&mut self.has_closed)
     }
 
@@ -457,6 +451,11 @@ mod tests {
         }
     }
 
+    fn move_number(step: u32) -> MoveNumber {
+        let after = Epoch(7);
+        MoveNumber { after, step }
+    }
+
     fn begun() -> MoveTable {
         let mut table = MoveTable::default();
         let one = RankMove {
@@ -469,16 +468,16 @@ mod tests {
             moves: vec![one],
             ..MovePlan::default()
         };
-        table.begin((Time(0), LATE), drain(1, FROM), Epoch(10), plan);
+        table.begin((Time(0), LATE), drain(1, FROM), move_number(10), plan);
         table
     }
 
     /// The other host has loaded a copy, and the rank is to take the next image.
-    fn load(table: &mut MoveTable, number: Epoch, bytes: u64, next: u32) -> MoveProgress {
+    fn load(table: &mut MoveTable, number: MoveNumber, bytes: u64, next: u32) -> MoveProgress {
         table.loaded(Time(7), (TO, RANK, number), bytes);
         assert_eq!(table.awaiting_images(true), [RANK]);
         let (progress, before) = table
-            .next_image(Time(7), RANK, Epoch(next))
+            .next_image(Time(7), RANK, move_number(next))
             .expect("it moves");
         assert_eq!(before, number);
         progress
@@ -489,19 +488,19 @@ mod tests {
     fn copies(lengths: &[u64]) -> usize {
         let mut table = begun();
         for (at, bytes) in lengths.iter().enumerate() {
-            let number = Epoch(10 + at as u32);
+            let present = move_number(10 + at as u32);
             let progress = table.stored(Time(1), FROM, RANK).expect("a file");
             assert_eq!(
                 (progress.stage, progress.number),
-                (MoveStage::Loading, number)
+                (MoveStage::Loading, present)
             );
             assert!(
                 table.stored(Time(1), FROM, RANK).is_none(),
                 "it was said before"
             );
-            table.loaded(Time(2), (FROM, RANK, number), *bytes);
+            table.loaded(Time(2), (FROM, RANK, present), *bytes);
             assert_eq!(table.awaiting_images(true), [], "another host has said it");
-            if load(&mut table, number, *bytes, number.0 + 1).stage == MoveStage::Stopping {
+            if load(&mut table, present, *bytes, present.step + 1).stage == MoveStage::Stopping {
                 return at + 1;
             }
         }
@@ -520,19 +519,18 @@ mod tests {
     }
 
     #[test]
-    fn images_before_the_latest_belong_to_the_move_and_change_nothing() {
+    fn images_before_the_latest_change_nothing() {
         let mut table = begun();
         table.stored(Time(1), FROM, RANK).expect("a file");
-        let progress = load(&mut table, Epoch(10), 7, 12);
+        let progress = load(&mut table, move_number(10), 7, 12);
         assert_eq!(
             (progress.stage, progress.number),
-            (MoveStage::Stopping, Epoch(12))
+            (MoveStage::Stopping, move_number(12))
         );
-        assert_eq!(table.has_image(RANK, Epoch(10)), Some(false));
-        assert_eq!(table.has_image(RANK, Epoch(12)), Some(true));
-        assert_eq!(table.has_image(RANK, Epoch(11)), None, "of a checkpoint");
-        assert_eq!(table.has_image(RANK, Epoch(13)), None);
-        assert_eq!(table.has_image(Rank(4), Epoch(12)), None);
+        assert!(!table.is_latest(RANK, move_number(10)) && !table.is_latest(RANK, move_number(13)));
+        assert!(
+            table.is_latest(RANK, move_number(12)) && !table.is_latest(Rank(4), move_number(12))
+        );
     }
 
     #[test]
@@ -545,20 +543,20 @@ mod tests {
         assert!(!table.allows_checkpoint(Time(LATE.0 - 1)));
         table.stored(Time(1), FROM, RANK).expect("a file");
         assert_eq!(state(&table), (true, false));
-        table.loaded(Time(2), (TO, RANK, Epoch(10)), SMALL + 1);
+        table.loaded(Time(2), (TO, RANK, move_number(10)), SMALL + 1);
         assert_eq!(state(&table), (false, false));
         assert_eq!(table.awaiting_images(false), [RANK]);
         table
-            .next_image(Time(2), RANK, Epoch(12))
+            .next_image(Time(2), RANK, move_number(12))
             .expect("it moves");
         table.taken(RANK);
         table.stored(Time(3), FROM, RANK).expect("a file");
-        table.loaded(Time(4), (TO, RANK, Epoch(12)), 1);
+        table.loaded(Time(4), (TO, RANK, move_number(12)), 1);
         assert_eq!(state(&table), (false, true));
         assert_eq!(table.awaiting_images(false), [], "files are under way");
         assert_eq!(table.awaiting_images(true), [RANK]);
         table
-            .next_image(Time(5), RANK, Epoch(13))
+            .next_image(Time(5), RANK, move_number(13))
             .expect("it moves");
         table.taken(RANK);
         assert_eq!(state(&table), (false, true));
@@ -573,7 +571,7 @@ mod tests {
         };
         let bytes = |number, done, of| MoveBytes {
             rank: RANK,
-            number: Epoch(number),
+            number: move_number(number),
             done,
             of,
         };
@@ -586,10 +584,10 @@ mod tests {
         assert_eq!(seen(&table), (MovePhase::Copying, 1, 0, None, 0));
         table.note_bytes(Time(19), TO, bytes(10, 6, Some(12)));
         assert_eq!(seen(&table), (MovePhase::Copying, 1, 6, Some(12), 10));
-        table.loaded(Time(20), (TO, RANK, Epoch(10)), SMALL + 1);
+        table.loaded(Time(20), (TO, RANK, move_number(10)), SMALL + 1);
         assert_eq!(seen(&table), (MovePhase::Waiting, 1, 0, None, 0));
         table
-            .next_image(Time(21), RANK, Epoch(11))
+            .next_image(Time(21), RANK, move_number(11))
             .expect("it moves");
         assert_eq!(seen(&table).0, MovePhase::Writing);
         assert_eq!((seen(&table).1, table.views(Time(100))[0].since), (2, 100));
@@ -608,7 +606,7 @@ mod tests {
         table.taken(RANK);
         until(&table, COPY_LIMIT);
         table.stored(Time(0), FROM, RANK).expect("a file");
-        load(&mut table, Epoch(10), 7, 11);
+        load(&mut table, move_number(10), 7, 11);
         assert_eq!(table.deadline(), Some(Time(7).plus_millis(LIMIT)));
         assert!(table.overdue(Time(7)).is_empty());
         assert_eq!(table.overdue(Time(7).plus_millis(LIMIT)), [RANK]);
@@ -618,9 +616,9 @@ mod tests {
     fn a_rank_that_waits_may_wait_longer_if_much_is_left_to_copy() {
         let mut table = begun();
         table.stored(Time(0), FROM, RANK).expect("a file");
-        load(&mut table, Epoch(10), 10 << 30, 11);
+        load(&mut table, move_number(10), 10 << 30, 11);
         table.stored(Time(7), FROM, RANK).expect("a file");
-        load(&mut table, Epoch(11), 10 << 30, 12);
+        load(&mut table, move_number(11), 10 << 30, 12);
         let given = Time(7).plus_millis(LIMIT + 1_048_576);
         assert_eq!(table.deadline(), Some(given), "ten GiB at ten MiB/s");
     }
@@ -655,16 +653,5 @@ mod tests {
         assert!(!table.postpone(), "none has moved");
         let ids: Vec<u64> = std::iter::from_fn(|| table.take_wanted().map(|one| one.id)).collect();
         assert_eq!(ids, [MoveRequest::OF_ENDING_HOST, 1, 7]);
-    }
-
-    #[test]
-    fn a_rank_without_an_image_of_the_newest_number_shares_it() {
-        let mut table = begun();
-        assert!(!table.shares_number(RANK, Epoch(10)), "it has one");
-        table.stored(Time(0), FROM, RANK).expect("a file");
-        assert!(!table.shares_number(RANK, Epoch(11)), "of a checkpoint");
-        load(&mut table, Epoch(10), 7, 12);
-        assert!(!table.shares_number(RANK, Epoch(12)));
-        assert!(!table.shares_number(Rank(9), Epoch(12)), "it does not move");
     }
 }

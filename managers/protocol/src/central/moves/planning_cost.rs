@@ -6,8 +6,13 @@ use crate::central::interface::{CentralEffect, CentralInput, HostIndex, Job, Rec
 use crate::central::job_state::Central;
 use crate::central::rank_table::looks;
 use crate::checkpoint::Interval;
-use crate::manager_messages::{ProcessInstance, Time, ToCentral, ToLocal};
-use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use crate::manager_messages::{
+    FileMessage, ImageMessage, MoveMessage, ProcessInstance, ProcessMessage, Time, ToCentral,
+    ToLocal,
+};
+use rejoin_channel_table::{
+    BusinessCard, Epoch, Generation, ImageId, Incarnation, MoveNumber, Rank,
+};
 use rejoin_wire::{ImageCost, Limits};
 
 const RANKS: u32 = 100_000;
@@ -37,7 +42,7 @@ fn hear_cheaply(central: &mut Central, what: &str, input: CentralInput) -> Vec<C
 }
 
 fn registered(rank: u32, incarnation: u32) -> ToCentral {
-    ToCentral::Registered {
+    ToCentral::Process(ProcessMessage::Registered {
         instance: ProcessInstance {
             generation: Generation(0),
             rank: Rank(rank),
@@ -46,7 +51,7 @@ fn registered(rank: u32, incarnation: u32) -> ToCentral {
         pid: 10 + rank,
         card: BusinessCard::default(),
         limits: Limits::default(),
-    }
+    })
 }
 
 /// Central of a job whose ranks run, and have images.
@@ -67,11 +72,11 @@ fn running() -> Central {
         hear(&mut central, CentralInput::Local(host_of(rank), said));
     }
     for rank in 0..RANKS {
-        let said = ToCentral::Imaged {
-            instance: central.ranks.instance(Rank(rank)),
-            epoch: Epoch(1),
+        let said = ToCentral::Image(ImageMessage::Taken {
+            instance: central.cluster.ranks.instance(Rank(rank)),
+            image: ImageId::Checkpoint(Epoch(1)),
             cost: ImageCost::default(),
-        };
+        });
         hear(&mut central, CentralInput::Local(host_of(rank), said));
     }
     assert!(central.view().committed.is_some());
@@ -83,7 +88,7 @@ fn request(id: u64, movers: Movers, to: Option<HostIndex>) -> CentralInput {
 }
 
 /// The numbers of the images that ranks are to take.
-fn ordered(effects: &[CentralEffect]) -> Vec<Epoch> {
+fn ordered(effects: &[CentralEffect]) -> Vec<MoveNumber> {
     let numbers = effects.iter().filter_map(|effect| match effect {
         CentralEffect::Send(_, ToLocal::Move { number, .. }) => Some(*number),
         _ => None,
@@ -100,13 +105,18 @@ fn a_move_in_a_large_job_looks_at_each_rank_a_few_times() {
     let [first] = ordered(&effects)[..] else {
         panic!("{effects:?}");
     };
-    let second = Epoch(first.0 + 1);
-    let stored = |epoch| ToCentral::ImageStored { rank, epoch };
-    let loaded = ToCentral::Loaded {
+    let second = MoveNumber::next(Some(first), first.after);
+    let stored = |number| {
+        ToCentral::File(FileMessage::Stored {
+            rank,
+            image: ImageId::Move(number),
+        })
+    };
+    let loaded = ToCentral::Move(MoveMessage::Loaded {
         rank,
         number: first,
         bytes: 0,
-    };
+    });
     let steps = [
         ("a stored copy", from, stored(first)),
         ("a loaded copy", to, loaded),
@@ -116,7 +126,7 @@ fn a_move_in_a_large_job_looks_at_each_rank_a_few_times() {
     for (what, host, said) in steps {
         hear_cheaply(&mut central, what, CentralInput::Local(host, said));
     }
-    assert_eq!(central.ranks.host_of(rank), to);
+    assert_eq!(central.cluster.ranks.host_of(rank), to);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::move_view::{MovePhase, MoveView};
 use crate::central::interface::HostIndex;
 use crate::checkpoint::REQUEST_LIMIT;
 use crate::manager_messages::{MoveBytes, Time};
-use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_channel_table::{Incarnation, MoveNumber, Rank};
 use serde::{Deserialize, Serialize};
 
 /// Milliseconds after which a move is given up whose rank waits, if little is left to copy.
@@ -56,9 +56,7 @@ pub(super) struct MoveProgress {
     /// How far it has come.
     pub stage: MoveStage,
     /// The number of its latest image.
-    pub number: Epoch,
-    /// The numbers of the images before it. Checkpoints have numbers between these.
-    earlier: Vec<Epoch>,
+    pub number: MoveNumber,
     /// The rank has taken its latest image.
     is_taken: bool,
     /// The rank stops with its next image.
@@ -76,12 +74,11 @@ pub(super) struct MoveProgress {
 }
 
 impl MoveProgress {
-    pub fn new(one: RankMove, number: Epoch, now: Time) -> Self {
+    pub fn new(one: RankMove, number: MoveNumber, now: Time) -> Self {
         Self {
             one,
             stage: MoveStage::Copying,
             number,
-            earlier: Vec::new(),
             is_taken: false,
             stops_next: false,
             copies: (0, 0),
@@ -114,9 +111,8 @@ impl MoveProgress {
     }
 
     /// The rank is to take its next image, of this number. Returns the number of the one before.
-    pub fn begin_next(&mut self, number: Epoch, now: Time) -> Epoch {
+    pub fn begin_next(&mut self, number: MoveNumber, now: Time) -> MoveNumber {
         let before = std::mem::replace(&mut self.number, number);
-        self.earlier.push(before);
         self.is_taken = false;
         let next = match self.stops_next {
             true => MoveStage::Stopping,
@@ -124,12 +120,6 @@ impl MoveProgress {
         };
         self.enter(next, now);
         before
-    }
-
-    /// Whether an image of this number belongs to the move; `Some(true)`: it is the latest one.
-    pub fn has_image(&self, number: Epoch) -> Option<bool> {
-        let is_latest = self.number == number;
-        (is_latest || self.earlier.contains(&number)).then_some(is_latest)
     }
 
     /// The next stage begins.
@@ -151,14 +141,12 @@ impl MoveProgress {
         })
     }
 
-    /// The rank runs and has no image to take: it can take that of a checkpoint. `waits`: its next
-    /// image waits for the checkpoint.
-    pub fn allows_checkpoint(&self, waits: bool) -> bool {
+    /// The rank runs and has no image to take: it can take that of a checkpoint.
+    pub fn allows_checkpoint(&self) -> bool {
         match self.stage {
             MoveStage::Copying => self.is_taken,
             MoveStage::Loading => true,
-            MoveStage::Loaded => waits,
-            MoveStage::Stopping | MoveStage::Restoring => false,
+            MoveStage::Loaded | MoveStage::Stopping | MoveStage::Restoring => false,
         }
     }
 
@@ -209,7 +197,7 @@ impl MoveProgress {
     }
 
     /// Whether this host is to load the image of this number.
-    pub fn is_loading(&self, host: HostIndex, number: Epoch) -> bool {
+    pub fn is_loading(&self, host: HostIndex, number: MoveNumber) -> bool {
         self.stage == MoveStage::Loading && self.number == number && self.one.to == host
     }
 

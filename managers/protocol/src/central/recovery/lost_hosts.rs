@@ -5,7 +5,7 @@
 //! reports of the other hosts wait.
 
 use crate::central::interface::{CentralInput, HostIndex};
-use crate::manager_messages::ToCentral;
+use crate::manager_messages::{HostMessage, ToCentral};
 
 /// The hosts, why they are lost, and the inputs that wait.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -38,7 +38,10 @@ impl LostHosts {
     /// Keeps an input that waits for the decision. Returns the others.
     pub fn postpone(&mut self, input: CentralInput) -> Option<CentralInput> {
         let waits = match &input {
-            CentralInput::Local(_, ToCentral::Renew { .. } | ToCentral::Watch(_)) => false,
+            CentralInput::Local(
+                _,
+                ToCentral::Host(HostMessage::Renew { .. }) | ToCentral::Host(HostMessage::Watch(_)),
+            ) => false,
             CentralInput::Local(..) => true,
             CentralInput::Checkpoint | CentralInput::Stop(_) => true,
             _ => false,

@@ -1,31 +1,29 @@
-//! Reactions to a failure: a strategy per recovery mode.
+//! Reactions to a failure: what is decided.
 //!
-//! - none (in `mode`): a failure ends the job.
-//! - `coordinated`: every rank rolls back to the last committed checkpoint. Before the first
-//!   checkpoint the job can only begin anew. In a job of several recovery groups (message logging)
-//!   only the group of the failed rank does so (`group_return`), from its own last commit
-//!   (`group_commits`).
-//!
-//! A mode only decides. The steps are the same for all modes: `failures` judges failures and ends
-//! jobs, `rollback` orders ranks back, `other_hosts` does so without a lost host, and `relaunch`
-//! starts all ranks again without one.
+//! `planner` has a variant for each mode: a failure ends the job, all ranks come back from the last
+//! committed checkpoint, or only the group of the failed rank does so, from its own last commit
+//! (`group_commits`) and with the groups that are tied to it (`fitting_checkpoint`). Before the
+//! first checkpoint the job can only begin anew (`checkpointed`). `failures` judges failures and
+//! ends jobs, `other_hosts` plans without a lost host. Ranks come back by `returns`; `relaunch`
+//! starts all ranks again where that can't be.
 
-mod coordinated;
+mod checkpointed;
 mod failures;
 mod fitting_checkpoint;
 mod group_commits;
-mod group_return;
-mod groups_on_others;
-mod held_group_orders;
+mod launch_rules;
 mod lost_hosts;
-mod mode;
 mod other_hosts;
 mod phases;
+mod planner;
 mod relaunch;
 mod response;
-mod rollback;
 
-pub(super) use held_group_orders::HeldGroupOrders;
+pub(super) use failures::FailureHandler;
+pub(super) use group_commits::GroupCommitHandler;
+pub(super) use launch_rules::LaunchRules;
 pub(super) use lost_hosts::LostHosts;
-pub(super) use mode::RecoveryMode;
+pub(super) use other_hosts::HostLossHandler;
 pub(super) use phases::{GlobalRestore, Relaunching};
+pub(super) use planner::RecoveryPlanner;
+pub(super) use relaunch::RelaunchHandler;

@@ -1,188 +1,223 @@
-//! The job loses a host and continues on the others, as after any rollback.
+//! The job loses a host and continues on the others.
 //!
 //! The driver is asked whether nothing of the lost host is missing that the job needs: its output
-//! before the newest checkpoint on partner hosts, and the files themselves. Then central stores the
-//! rollback with the new placement. The other hosts roll back at once. A host that takes in ranks
-//! of the lost one gets its order only when no lease of the lost one can last any more. So no rank
-//! acts there when its successor begins. Without such a checkpoint, the loss ends the launch
-//! (`relaunch`).
+//! before the newest checkpoint on partner hosts, and the files themselves. Then the mode plans
+//! who comes back where: all ranks, or the groups with ranks on lost hosts. Without such a
+//! checkpoint, the loss ends the launch (`relaunch`).
 
-use super::phases::HeldOrders;
+use crate::central::checkpoint_handler::CheckpointHandler;
+use crate::central::ending::EndHandler;
 use crate::central::event::Event;
+use crate::central::host_table::Silence;
 use crate::central::interface::{CentralEffect, HostIndex, RankPlacement, StoredState};
-use crate::central::job_state::Central;
+use crate::central::job_parts::JobParts;
+use crate::central::moves::MoveHandler;
 use crate::central::phase::CentralPhase;
 use crate::central::placement::{self, UsableHost};
-use crate::manager_messages::{MovedRank, Time, ToLocal};
+use crate::central::recovery::{FailureHandler, LaunchRules};
+use crate::central::returns::{
+    LostPlaces, OrderHandler, ReplacedHost, ReturnHandler, ReturnPlan, Returning,
+};
+use crate::manager_messages::MovedRank;
 use crate::verdict::Verdict;
-use rejoin_channel_table::{Epoch, Incarnation, Rank};
+use rejoin_channel_table::{Epoch, Rank};
+use std::collections::BTreeSet;
 
-impl Central {
+/// Decides how the job continues without lost hosts.
+pub(in crate::central) struct HostLossHandler<'a> {
+    /// All parts: what it does can touch each of them.
+    pub(in crate::central) job: JobParts<'a>,
+}
+
+impl<'a> HostLossHandler<'a> {
+    /// The handler of a step.
+    pub(in crate::central) fn of(job: &'a mut JobParts<'_>) -> Self {
+        HostLossHandler { job: job.all() }
+    }
+}
+
+impl HostLossHandler<'_> {
     /// A host is lost, with everything that ran there.
-    pub(in crate::central) fn host_gone(
-        &mut self,
-        now: Time,
-        host: HostIndex,
-        why: String,
-        effects: &mut Vec<CentralEffect>,
-    ) {
-        let Some(name) = self.hosts.lose(host, &why) else {
+    pub(in crate::central) fn host_gone(&mut self, host: HostIndex, why: String) {
+        let Some(name) = self.job.cluster.hosts.lose(host, &why) else {
             return;
         };
-        self.hold_departed(now, host);
-        self.departures.host_lost(host);
-        if !self.ranks.is_any_on(host) && self.end.verdict().is_none() {
-            self.empty_host_gone(now, host, why, effects);
-            return self.order_awaiting(effects);
+        OrderHandler::of(&mut self.job).hold_departed(host);
+        if !self.job.cluster.ranks.is_any_on(host) && self.job.course.end.verdict().is_none() {
+            self.empty_host_gone(host, why);
+            return OrderHandler::of(&mut self.job).release_orders();
         }
-        if !self.hosts.is_remote(host) || self.epoch_without_hosts().is_none() {
-            return self.decide(now, Verdict::HostLost { host: name, why }, effects);
+        if !self.job.cluster.hosts.is_remote(host) {
+            return EndHandler::of(&mut self.job).decide(Verdict::HostLost { host: name, why });
         }
-        self.lost_hosts.add(host, why);
-        effects.push(CentralEffect::AskRelaunchable {
-            regions: self.regions.epochs(),
+        if self.epoch_without_hosts().is_none() {
+            return self.lost_too_early(host, why);
+        }
+        self.job.returns.lost_hosts.add(host, why);
+        self.job.out.push(CentralEffect::AskRelaunchable {
+            regions: self.job.commits.regions.epochs(),
         });
     }
 
-    /// A host without ranks is lost. It may have images of ranks that have moved away.
-    fn empty_host_gone(
-        &mut self,
-        now: Time,
-        host: HostIndex,
-        why: String,
-        effects: &mut Vec<CentralEffect>,
-    ) {
-        self.end_moves_of_host(now, host, effects);
-        self.losses.forget_exits_on(host);
-        self.report_losses(effects);
-        effects.push(CentralEffect::Event(Event::EmptyHostLost {
-            name: self.hosts.name(host),
-            why,
-        }));
-        let outlives = self.epoch_without_hosts();
-        let checkpoints = self.mode.checkpoints();
-        let counted = checkpoints.map(|c| c.epochs()).unwrap_or_default();
-        for epoch in counted.newest_first() {
-            let ranks = self.former_hosts.ranks_at(host, epoch);
-            if Some(epoch) == outlives && !ranks.is_empty() {
-                // Until there is a newer one, a rollback begins a launch with the files.
-                self.checkpoint_asked(now, effects);
-                continue;
+    /// A host is lost before there is a checkpoint that outlives it: the job begins anew on the
+    /// others if it would do so for a rank, or ends.
+    fn lost_too_early(&mut self, host: HostIndex, why: String) {
+        let now = self.job.out.now;
+        let may_begin = self.may_begin_without(host);
+        let placement = may_begin.then(|| self.placement_on_others(None)).flatten();
+        match placement.filter(|_| self.job.commits.mode.admits(now)) {
+            Some(placement) => {
+                self.job.returns.lost_hosts.add(host, why);
+                self.return_without_hosts(None, placement);
             }
-            for rank in ranks {
-                self.image_lost(now, rank, epoch, None, effects);
+            None => {
+                let host = self.job.cluster.hosts.name(host);
+                EndHandler::of(&mut self.job).decide(Verdict::HostLost { host, why });
             }
         }
     }
 
-    /// A rollback of these ranks to this checkpoint needs the image of one that has moved since,
-    /// and its host of that time is lost: files elsewhere may replace it in the next launch.
-    pub(super) fn lost_former_host(&self, ranks: &[Rank], epoch: Epoch) -> Option<Verdict> {
-        let at = |rank: &Rank| Some((*rank, self.former_hosts.at(*rank, epoch)?));
-        let mut former = ranks.iter().filter_map(at);
-        let (rank, host) = former.find(|(_, host)| self.hosts.is_lost(*host))?;
-        Some(Verdict::HostLost {
-            host: self.hosts.name(host),
-            why: format!("it had the image of rank {}, which had moved", rank.0),
-        })
+    /// Nothing but `MPI_Init` is lost if the job begins anew without this host. A host that has
+    /// never begun is a mistake of the user's.
+    fn may_begin_without(&self, host: HostIndex) -> bool {
+        let ends =
+            self.job.course.end.verdict().is_some() || self.job.course.end.interrupted().is_some();
+        let takes_in = self.job.terms.takes_in();
+        let has_begun =
+            self.job.cluster.ranks.is_any_started_on(host) && !self.job.cluster.ranks.has_absent();
+        let Some(checkpoints) = self
+            .job
+            .commits
+            .checkpoints()
+            .filter(|_| takes_in && has_begun)
+        else {
+            return false;
+        };
+        let is_early = match &self.job.course.phase {
+            CentralPhase::Starting => true,
+            CentralPhase::Restoring(restoring) => restoring.epoch.is_none(),
+            CentralPhase::Running => checkpoints.pending().is_some(),
+            CentralPhase::Resuming(_)
+            | CentralPhase::Finalizing
+            | CentralPhase::Finalized
+            | CentralPhase::Ending
+            | CentralPhase::Relaunching(_)
+            | CentralPhase::Over => false,
+        };
+        let has_state = checkpoints.committed().is_some()
+            || self.job.commits.groups.oldest_commit().is_some()
+            || self.job.commits.regions.epochs().newest.is_some();
+        is_early && !has_state && !ends
     }
 
-    /// It is about to be decided how the job continues without a host. A central manager that was
-    /// started again asks all hosts first.
-    pub(in crate::central) fn decides_on_loss(&self) -> bool {
-        let resumes = matches!(self.phase, CentralPhase::Resuming(_));
-        self.lost_hosts.is_pending() && !resumes
+    /// A host without ranks is lost. It may have images of ranks that have moved away.
+    fn empty_host_gone(&mut self, host: HostIndex, why: String) {
+        MoveHandler::of(&mut self.job).end_moves_of_host(host);
+        self.job.returns.losses.forget_exits_on(host);
+        self.job.returns.report_losses(self.job.out);
+        self.job.out.event(Event::EmptyHostLost {
+            name: self.job.cluster.hosts.name(host),
+            why,
+        });
+        let outlives = self.epoch_without_hosts();
+        let checkpoints = self.job.commits.checkpoints();
+        let counted = checkpoints.map(|c| c.epochs()).unwrap_or_default();
+        for epoch in counted.newest_first() {
+            let ranks = self.job.cluster.former_hosts.ranks_at(host, epoch);
+            if Some(epoch) == outlives && !ranks.is_empty() {
+                // Until there is a newer one, a rollback begins a launch with the files.
+                CheckpointHandler::of(&mut self.job).checkpoint_asked();
+                continue;
+            }
+            for rank in ranks {
+                CheckpointHandler::of(&mut self.job).image_lost(rank, epoch, None);
+            }
+        }
     }
 
     /// The checkpoint to which the job can roll back on other hosts, if the driver has the output
     /// before it and the files are there.
     fn epoch_without_hosts(&self) -> Option<Epoch> {
-        let takes_in = self.failover.as_ref().is_some_and(|f| f.takes_in);
+        let takes_in = self.job.terms.takes_in();
         let runs = matches!(
-            self.phase,
+            self.job.course.phase,
             CentralPhase::Running
                 | CentralPhase::Restoring(_)
                 | CentralPhase::Finalizing
                 | CentralPhase::Resuming(_)
         );
-        let ends = self.end.verdict().is_some() || self.end.interrupted().is_some();
+        let ends =
+            self.job.course.end.verdict().is_some() || self.job.course.end.interrupted().is_some();
         let checkpoints = self
-            .mode
+            .job
+            .commits
             .checkpoints()
             .filter(|_| takes_in && runs && !ends);
         let epoch = checkpoints?.outlives_hosts()?;
-        self.mode.outlived(epoch).is_none().then_some(epoch)
+        self.job
+            .commits
+            .mode
+            .outlived(epoch)
+            .is_none()
+            .then_some(epoch)
     }
 
     /// The driver says from which stored states the job can continue without a host.
-    pub(in crate::central) fn relaunchable(
-        &mut self,
-        now: Time,
-        states: &[StoredState],
-        effects: &mut Vec<CentralEffect>,
-    ) {
-        let asked = self.lost_hosts.hosts().len();
-        self.drop_silent(now, states, effects);
-        if asked > 0 && self.lost_hosts.hosts().len() == asked {
-            self.continue_without_hosts(now, states, effects);
+    pub(in crate::central) fn relaunchable(&mut self, states: &[StoredState]) {
+        let asked = self.job.returns.lost_hosts.hosts().len();
+        self.drop_silent(states);
+        if asked > 0 && self.job.returns.lost_hosts.hosts().len() == asked {
+            self.continue_without_hosts(states);
         }
     }
 
-    fn continue_without_hosts(
-        &mut self,
-        now: Time,
-        states: &[StoredState],
-        effects: &mut Vec<CentralEffect>,
-    ) {
+    fn continue_without_hosts(&mut self, states: &[StoredState]) {
         if let Some(epoch) = self.epoch_without_hosts() {
             let older = |state: &StoredState| matches!(state, StoredState::Images(e) if *e < epoch);
             if states.contains(&StoredState::Images(epoch)) {
-                let placement = self.placement_on_others(epoch);
-                let others_stand =
-                    matches!(self.phase, CentralPhase::Running | CentralPhase::Finalizing);
-                if let Some(placement) = placement.clone()
-                    && self.groups.are_several()
-                    && others_stand
-                {
-                    let placement = self.placement_of_groups(epoch, placement);
-                    return self.return_groups_on_others(now, epoch, placement, effects);
-                }
-                if let Some(placement) = placement {
-                    return self.roll_back_on_others(now, epoch, placement, effects);
+                if let Some(placement) = self.placement_on_others(Some(epoch)) {
+                    return self.return_without_hosts(Some(epoch), placement);
                 }
             } else if states.iter().any(older) {
                 // Newer files were committed after the question.
-                return effects.push(CentralEffect::AskRelaunchable {
-                    regions: self.regions.epochs(),
+                return self.job.out.push(CentralEffect::AskRelaunchable {
+                    regions: self.job.commits.regions.epochs(),
                 });
             }
         }
-        self.give_up_lost_hosts(now, effects);
+        self.give_up_lost_hosts();
     }
 
     /// The loss of hosts is the end of the launch.
-    fn give_up_lost_hosts(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
-        let lost = self.lost_hosts.take_hosts().into_iter().next();
+    fn give_up_lost_hosts(&mut self) {
+        let lost = self.job.returns.lost_hosts.take_hosts().into_iter().next();
         if let Some((host, why)) = lost {
-            let host = self.hosts.name(host);
-            self.decide(now, Verdict::HostLost { host, why }, effects);
+            let host = self.job.cluster.hosts.name(host);
+            EndHandler::of(&mut self.job).decide(Verdict::HostLost { host, why });
         }
     }
 
-    /// Where all ranks can run without the hosts that are lost.
-    fn placement_on_others(&self, from: Epoch) -> Option<RankPlacement> {
-        let before = self.failover.iter().flat_map(|failover| &failover.lost);
+    /// Where all ranks can run without the hosts that are lost, if they come back from this
+    /// checkpoint; `None`: from the start.
+    fn placement_on_others(&self, from: Option<Epoch>) -> Option<RankPlacement> {
+        let before = self
+            .job
+            .terms
+            .failover
+            .iter()
+            .flat_map(|failover| &failover.lost);
         let before: Vec<HostIndex> = before.copied().collect();
-        let former = self
-            .former_hosts
-            .placement_at(from, &self.ranks.placement());
-        let groups = self.copy_groups_of(&former);
+        let former = self.job.cluster.former_hosts.placement_at(
+            from.unwrap_or_default(),
+            &self.job.cluster.ranks.placement(),
+        );
+        let groups = self.job.cluster.copy_groups_of(&former);
         let mut hosts = former.clone();
         // Also those without ranks now, which ranks have left since.
-        for lost in self.hosts.lost() {
+        for lost in self.job.cluster.hosts.lost() {
             let counts = placement::counts(&hosts);
             let ranks = counts.get(lost).copied().unwrap_or(0);
-            let usable = self.hosts.usable();
+            let usable = self.job.cluster.hosts.usable();
             let usable = usable.filter(|one| !before.contains(&one.host));
             let usable: Vec<UsableHost> = usable.collect();
             let usable = placement::preferred(&usable, &counts, ranks).into_iter();
@@ -190,10 +225,12 @@ impl Central {
         }
         let ranks = (0u32..).map(Rank).zip(former.iter().zip(&hosts));
         let moved = ranks.filter(|(_, (former, now))| former != now);
-        let lost = |host: &HostIndex| self.hosts.is_lost(*host);
+        let lost = |host: &HostIndex| self.job.cluster.hosts.is_lost(*host);
         let moved = moved.map(|(rank, _)| groups.moved(rank, lost));
         let mut moved: Vec<MovedRank> = moved.collect();
         let earlier = self
+            .job
+            .cluster
             .placement()
             .map_or(&[][..], |placement| &placement.moved[..]);
         for earlier in earlier {
@@ -201,151 +238,121 @@ impl Central {
                 moved.push(earlier.clone());
             }
         }
+        for (rank, present) in (0u32..).map(Rank).zip(self.job.cluster.ranks.placement()) {
+            let is_known = || moved.iter().any(|one| one.rank == rank);
+            if self.job.cluster.hosts.is_lost(present) && !is_known() {
+                // Its file is at home. It waits for the end of the lost host's lease as others do.
+                moved.push(MovedRank {
+                    rank,
+                    holder: None,
+                    others: Vec::new(),
+                });
+            }
+        }
         moved.sort();
         Some(RankPlacement {
             hosts,
-            lost: self.hosts.lost().collect(),
+            lost: self.job.cluster.hosts.lost().collect(),
             moved,
             from,
         })
     }
 
-    /// All ranks roll back to this checkpoint, those of lost hosts on others.
-    fn roll_back_on_others(
-        &mut self,
-        now: Time,
-        epoch: Epoch,
-        placement: RankPlacement,
-        effects: &mut Vec<CentralEffect>,
-    ) {
-        let lost = self.lost_hosts.take_hosts();
-        let present = self.ranks.placement();
-        let former = self.former_hosts.placement_at(epoch, &present);
-        self.former_hosts.roll_back(epoch);
-        let is_lost = |host: HostIndex| lost.iter().any(|(lost, _)| *lost == host);
-        let vacated = self.leave_hosts(&present, &placement.hosts);
-        let ranks = (0u32..).map(Rank).zip(&former);
-        let ranks: Vec<Rank> = ranks
-            .filter(|(_, host)| is_lost(**host))
-            .map(|(rank, _)| rank)
-            .collect();
-        self.losses.forget_exits(&ranks);
-        for rank in &ranks {
-            self.hosts.join(placement.hosts[rank.index()]);
-        }
-        self.place(placement.clone());
-        self.begin_rollback(now, effects);
-        // The record comes first, and the orders last.
-        let mut rollback = Vec::new();
-        self.restore_all(now, Some(epoch), &mut rollback);
-        let mut rollback = rollback.into_iter();
-        effects.extend(rollback.next());
-        effects.push(CentralEffect::Placed(placement.clone()));
-        effects.extend(vacated);
-        effects.extend(rollback);
-        if let Some(checkpoints) = self.mode.checkpoints_mut() {
-            // Of the present files there may be one each. Newer ones get copies.
-            checkpoints.want_files();
-            checkpoints.request_later();
-        }
-        for (host, why) in lost {
-            let rank = former.iter().position(|former| *former == host);
-            let to = rank.map_or(host, |rank| placement.hosts[rank]);
-            effects.push(CentralEffect::Event(Event::HostReplaced {
-                name: self.hosts.name(host),
+    /// Ranks come back from this checkpoint, those of lost hosts on others. `placement`: where
+    /// ranks are if all of them come back.
+    fn return_without_hosts(&mut self, from: Option<Epoch>, placement: RankPlacement) {
+        let runs = matches!(
+            self.job.course.phase,
+            CentralPhase::Running | CentralPhase::Finalizing
+        );
+        let present = self.job.cluster.ranks.placement();
+        let of_groups = from.filter(|_| runs && self.job.commits.mode.logs_messages());
+        let (who, placement) = if let Some(epoch) = of_groups {
+            let members = self.members_of_lost(epoch);
+            let placement = self.placement_of_groups(&members, placement);
+            (Returning::Groups(members.into_iter().collect()), placement)
+        } else {
+            (Returning::All, placement)
+        };
+        let lost = self.job.returns.lost_hosts.take_hosts().into_iter();
+        let replaced = |(host, why)| {
+            let rank = present.iter().position(|present| *present == host);
+            let successor = rank.map_or(host, |rank| placement.hosts[rank]);
+            ReplacedHost {
+                host,
                 why,
-                to: self.hosts.name(to),
-                generation: self.ranks.generation(),
-                epoch,
-            }));
-        }
-        self.report_losses(effects);
-    }
-
-    /// Tells hosts that are not lost which ranks they have no more.
-    pub(super) fn leave_hosts(
-        &mut self,
-        present: &[HostIndex],
-        next: &[HostIndex],
-    ) -> Vec<CentralEffect> {
-        let ranks = (0u32..).map(Rank).zip(present.iter().zip(next));
-        let left = ranks.filter(|(_, (host, next))| host != next && !self.hosts.is_lost(**host));
-        let left: Vec<(Rank, HostIndex)> = left.map(|(rank, (host, _))| (rank, *host)).collect();
-        for (rank, host) in &left {
-            self.departures.begin(*rank, *host);
-        }
-        let vacate = |(rank, host): (Rank, HostIndex)| {
-            let instance = self.ranks.instance(rank);
-            CentralEffect::Send(host, ToLocal::Vacate { instance })
-        };
-        left.into_iter().map(vacate).collect()
-    }
-
-    /// Those of these ranks that were on hosts which this launch has lost.
-    pub(super) fn moved_among(&self, ranks: &[(Rank, Incarnation)]) -> Vec<MovedRank> {
-        let moved = self
-            .placement()
-            .map_or(&[][..], |placement| &placement.moved[..]);
-        let among = |one: &&MovedRank| ranks.iter().any(|(rank, _)| *rank == one.rank);
-        moved.iter().filter(among).cloned().collect()
-    }
-
-    /// The hosts that wait for the end of a lost host's last lease, if one may still last.
-    pub(in crate::central) fn held_orders(&self, now: Time) -> Option<HeldOrders> {
-        let until = self.hosts.fence_of_lost(now)?;
-        let moved = self
-            .placement()
-            .map_or(&[][..], |placement| &placement.moved[..]);
-        let hosts = moved.iter().map(|moved| self.ranks.host_of(moved.rank));
-        let mut hosts: Vec<HostIndex> = hosts.collect();
-        hosts.sort_unstable();
-        hosts.dedup();
-        (!hosts.is_empty()).then_some(HeldOrders { until, hosts })
-    }
-
-    /// Gives the orders that waited, if no process of a lost host can act any more.
-    pub(in crate::central) fn held_tick(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
-        let CentralPhase::Restoring(restoring) = &mut self.phase else {
-            return;
-        };
-        let epoch = restoring.epoch;
-        let Some(held) = restoring.held.take_if(|held| held.until <= now) else {
-            return;
-        };
-        let hosts = held.hosts.into_iter();
-        let ready = hosts
-            .filter(|host| !restoring.awaiting.contains(host))
-            .collect();
-        self.order_late(epoch, ready, effects);
-    }
-
-    /// Gives hosts the order to restore their ranks, later than the others got theirs.
-    pub(super) fn order_late(
-        &mut self,
-        epoch: Option<Epoch>,
-        hosts: Vec<HostIndex>,
-        effects: &mut Vec<CentralEffect>,
-    ) {
-        let mut by_host = self.ranks.by_host(self.hosts.len());
-        for host in hosts {
-            if self.hosts.is_done(host) {
-                continue;
+                successor,
             }
-            let ranks = std::mem::take(&mut by_host[host]);
-            self.order_restore(host, epoch, ranks, effects);
-            self.tell_commits(host, effects);
+        };
+        let hosts = lost.map(replaced).collect();
+        let lost = Some(LostPlaces { hosts, placement });
+        FailureHandler::of(&mut self.job).begin_rollback();
+        ReturnHandler::of(&mut self.job).begin_return(ReturnPlan { who, from, lost });
+    }
+
+    /// The ranks that come back from this checkpoint: of the groups that have ranks on lost hosts,
+    /// and of those that may lack messages for these.
+    fn members_of_lost(&self, epoch: Epoch) -> BTreeSet<Rank> {
+        let lost = self.job.returns.lost_hosts.hosts();
+        let is_lost = |rank: &Rank| {
+            let host = self.job.cluster.ranks.host_of(*rank);
+            lost.iter().any(|(lost, _)| *lost == host)
+        };
+        let ranks = (0..self.job.cluster.ranks.count())
+            .map(Rank)
+            .filter(is_lost);
+        let members = ranks.flat_map(|rank| self.job.commits.groups.members(rank));
+        members
+            .copied()
+            .chain(self.job.commits.returning_beside(epoch, self.job.terms))
+            .collect()
+    }
+
+    /// Where ranks are if only these come back. `all`: where they were if all did so.
+    fn placement_of_groups(&self, returning: &BTreeSet<Rank>, all: RankPlacement) -> RankPlacement {
+        let present = self.job.cluster.ranks.placement();
+        let mut placement = all;
+        for (rank, host) in (0u32..).map(Rank).zip(&present) {
+            if !returning.contains(&rank) {
+                placement.hosts[rank.index()] = *host;
+            }
+        }
+        placement.moved.retain(|one| returning.contains(&one.rank));
+        let earlier = self
+            .job
+            .cluster
+            .placement()
+            .map_or(&[][..], |placement| &placement.moved[..]);
+        let stands = |one: &&MovedRank| !returning.contains(&one.rank);
+        placement
+            .moved
+            .extend(earlier.iter().filter(stands).cloned());
+        placement.moved.sort();
+        placement
+    }
+
+    /// Hosts have fallen silent, or one has been for too long.
+    pub(in crate::central) fn silence(&mut self, silence: Silence) {
+        if let Some(host) = silence.lost {
+            let why = "it has been silent for too long (--host-patience)".to_string();
+            self.job.out.push(CentralEffect::Drop(host));
+            self.host_gone(host, why);
+        } else if silence.begins && self.job.terms.failover.is_some() {
+            self.job.out.push(CentralEffect::AskRelaunchable {
+                regions: self.job.commits.regions.epochs(),
+            });
         }
     }
 
-    /// Tells a host which images count: it was in no generation, or an older one, when the others
-    /// were told.
-    pub(super) fn tell_commits(&self, host: HostIndex, effects: &mut Vec<CentralEffect>) {
-        let checkpoints = self.mode.checkpoints();
-        let commit = ToLocal::Commit {
-            generation: self.ranks.generation(),
-            epochs: checkpoints.map(|c| c.epochs()).unwrap_or_default(),
-            abandoned: checkpoints.map(|c| c.last_number()).unwrap_or_default(),
-        };
-        effects.push(CentralEffect::Send(host, commit));
+    /// The job can continue without a lost host, so central does not wait for a silent one.
+    pub(in crate::central) fn drop_silent(&mut self, states: &[StoredState]) {
+        if let Some(host) = self.job.cluster.hosts.silent()
+            && states
+                .iter()
+                .any(|state| LaunchRules::of(&mut self.job).may_continue(*state))
+        {
+            self.job.out.push(CentralEffect::Drop(host));
+            self.host_gone(host, "it is silent".to_string());
+        }
     }
 }

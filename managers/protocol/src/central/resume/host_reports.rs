@@ -2,66 +2,70 @@
 //! are repeated.
 
 use super::past::{Past, Reports};
-use crate::central::interface::{CentralEffect, CentralInput, HostIndex};
-use crate::central::job_state::Central;
+use crate::central::checkpoint_handler::CheckpointHandler;
+use crate::central::ending::EndHandler;
+use crate::central::group_schedule::TurnHandler;
+use crate::central::interface::{CentralInput, HostIndex};
+use crate::central::moves::MoveHandler;
 use crate::central::phase::CentralPhase;
-use crate::central::recovery::GlobalRestore;
+use crate::central::recovery::{GlobalRestore, GroupCommitHandler};
+use crate::central::registration::RegistrationHandler;
+use crate::central::resume::ResumeHandler;
+use crate::central::returns::{OrderHandler, ReturnHandler};
 use crate::levels::CommittedEpochs;
 use crate::manager_messages::{
-    ProcessInstance, RankReport, Report, Stage, Time, ToCentral, ToLocal,
+    ImageMessage, ProcessInstance, RankReport, RegionMessage, Report, Stage, ToCentral, ToLocal,
 };
 use crate::region_commits::RegionWait;
 use crate::verdict::Verdict;
-use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
+use rejoin_channel_table::{Epoch, Generation, ImageId, Incarnation, Rank};
 use std::collections::{BTreeMap, BTreeSet};
 
-impl Central {
+impl ResumeHandler<'_> {
     /// Every host has answered: takes over the reports, and repeats what may have been lost.
     /// Returns the events in the reports, of which some may have reached no central manager.
-    pub(super) fn continue_job(
-        &mut self,
-        now: Time,
-        past: &Past,
-        reports: Reports,
-        effects: &mut Vec<CentralEffect>,
-    ) -> Vec<CentralInput> {
-        self.phase = self.phase_after(now, past);
+    pub(super) fn continue_job(&mut self, past: &Past, reports: Reports) -> Vec<CentralInput> {
+        let now = self.job.out.now;
+        self.job.course.phase = self.phase_after(past);
         if let (CentralPhase::Running, Some(checkpoints)) =
-            (&self.phase, self.mode.checkpoints_mut())
+            (&self.job.course.phase, self.job.commits.checkpoints_mut())
         {
             checkpoints.begin_files(now);
         }
         // Ranks that come back while others stand are not waited for.
-        let is_started = matches!(self.phase, CentralPhase::Running | CentralPhase::Finalized);
-        if is_started && (past.finalized || self.groups.are_several()) {
-            self.ranks.recall_cards(&past.cards);
+        let is_started = matches!(
+            self.job.course.phase,
+            CentralPhase::Running | CentralPhase::Finalized
+        );
+        if is_started && (past.finalized || self.job.commits.mode.logs_messages()) {
+            self.job.cluster.ranks.recall_cards(&past.cards);
         }
         for (host, report) in reports.iter().enumerate() {
             self.adopt(host, report.as_deref());
         }
-        self.ranks.adopted();
-        self.vacate_strays(&reports, effects);
-        let by_host = self.ranks.by_host(self.hosts.len());
+        self.job.cluster.ranks.adopted();
+        self.vacate_strays(&reports);
+        let by_host = self.job.cluster.ranks.by_host(self.job.cluster.hosts.len());
         for (host, (report, ranks)) in reports.iter().zip(by_host).enumerate() {
             if let Some(report) = report {
-                self.repeat_orders(now, host, ranks, report, past, effects);
+                self.repeat_orders(host, ranks, report, past);
             }
         }
-        let checkpoints = self.mode.checkpoints();
+        let checkpoints = self.job.commits.checkpoints();
         let writing = checkpoints.and_then(|c| c.epochs().writing);
-        self.write_groups(writing, effects);
+        TurnHandler::of(&mut self.job).write_groups(writing);
         // Before any rank gets a table: that says where ranks on their way were before.
         let away = self.adopt_away(past, &reports);
-        self.end_past_moves(past, effects);
+        MoveHandler::of(&mut self.job).end_past_moves(past);
         // Of this generation, as it was when the hosts reported.
-        let generation = self.ranks.generation();
-        self.order_copies(effects);
-        self.continue_phase(now, past, &reports, &away, effects);
-        let checkpoints = self.mode.checkpoints();
+        let generation = self.job.cluster.ranks.generation();
+        CheckpointHandler::of(&mut self.job).order_copies();
+        self.continue_phase(past, &reports, &away);
+        let checkpoints = self.job.commits.checkpoints();
         let committed = checkpoints.map(|c| c.epochs()).unwrap_or_default();
         let numbered = reports.into_iter().enumerate();
         let said = numbered.filter_map(|(host, report)| Some((host, *report?)));
-        let counted = |rank| match self.groups.committed(rank) {
+        let counted = |rank| match self.job.commits.groups.committed(rank) {
             Some(last) => CommittedEpochs {
                 memory: Some(last.epoch),
                 ..CommittedEpochs::default()
@@ -77,15 +81,13 @@ impl Central {
         .collect()
     }
 
-    fn phase_after(&self, now: Time, past: &Past) -> CentralPhase {
+    fn phase_after(&self, past: &Past) -> CentralPhase {
         match past.restored {
             _ if past.finalized => CentralPhase::Finalized,
-            _ if past.started == Some(self.ranks.generation()) => CentralPhase::Running,
+            _ if past.started == Some(self.job.cluster.ranks.generation()) => CentralPhase::Running,
             Some(epoch) => CentralPhase::Restoring(GlobalRestore {
                 epoch,
-                since: self.losses.since(),
-                held: self.held_orders(now),
-                awaiting: BTreeSet::new(),
+                since: self.job.returns.losses.since(),
             }),
             None => CentralPhase::Starting,
         }
@@ -93,10 +95,10 @@ impl Central {
 
     /// Takes over a host's report about its ranks; one that is through says nothing.
     fn adopt(&mut self, host: HostIndex, report: Option<&Report>) {
-        if self.hosts.is_lost(host) {
+        if self.job.cluster.hosts.is_lost(host) {
             return;
         }
-        let finalized = self.phase == CentralPhase::Finalized;
+        let finalized = self.job.course.phase == CentralPhase::Finalized;
         let Some(report) = report else {
             // No rank that ended well before the release of all ranks had called MPI_Init.
             let stage = if finalized {
@@ -104,12 +106,12 @@ impl Central {
             } else {
                 Stage::Spawned
             };
-            self.ranks.adopt_ended(host, stage);
+            self.job.cluster.ranks.adopt_ended(host, stage);
             return;
         };
-        if report.generation == Some(self.ranks.generation()) {
+        if report.generation == Some(self.job.cluster.ranks.generation()) {
             for said in &report.ranks {
-                self.ranks.adopt(host, said);
+                self.job.cluster.ranks.adopt(host, said);
             }
         }
     }
@@ -117,121 +119,107 @@ impl Central {
     /// Ranks that hosts report, and that are on others: messages about that may not have arrived.
     /// Nor may those that ranks stay where they are, and that what is loaded of them is dropped: no
     /// move outlives a central manager.
-    fn vacate_strays(&mut self, reports: &Reports, effects: &mut Vec<CentralEffect>) {
+    fn vacate_strays(&mut self, reports: &Reports) {
         for (host, report) in reports.iter().enumerate() {
             for rank in report.iter().flat_map(|report| &report.loads).copied() {
                 let unload = ToLocal::Unload { rank };
-                effects.push(CentralEffect::Send(host, unload));
+                self.job.out.send(host, unload);
             }
             for said in report.iter().flat_map(|report| &report.ranks) {
                 let instance = ProcessInstance {
-                    generation: self.ranks.generation(),
+                    generation: self.job.cluster.ranks.generation(),
                     rank: said.rank,
                     incarnation: said.incarnation,
                 };
-                if self.ranks.is_on(said.rank, host) {
+                if self.job.cluster.ranks.is_on(said.rank, host) {
                     // An earlier process makes room for the next one that is ordered.
-                    let is_present = self.ranks.is_last_incarnation(said.rank, said.incarnation);
+                    let is_present = self
+                        .job
+                        .cluster
+                        .ranks
+                        .is_last_incarnation(said.rank, said.incarnation);
                     if let Some(number) = said.moves.filter(|_| is_present) {
                         let stay = ToLocal::Stay { instance, number };
-                        effects.push(CentralEffect::Send(host, stay));
+                        self.job.out.send(host, stay);
                     }
                     continue;
                 }
-                effects.push(CentralEffect::Send(host, ToLocal::Vacate { instance }));
-                self.departures.begin(said.rank, host);
+                self.job.out.send(host, ToLocal::Vacate { instance });
+                self.job.cluster.departures.begin(said.rank, host);
             }
-        }
-        let awaiting = self.awaiting_hosts();
-        if let CentralPhase::Restoring(restoring) = &mut self.phase {
-            restoring.awaiting = awaiting;
         }
     }
 
     /// Repeats the messages that a host may not have received.
     fn repeat_orders(
         &mut self,
-        now: Time,
         host: HostIndex,
         mut ranks: Vec<(Rank, Incarnation)>,
         report: &Report,
         past: &Past,
-        effects: &mut Vec<CentralEffect>,
     ) {
-        let generation = self.ranks.generation();
+        let generation = self.job.cluster.ranks.generation();
         let epoch = past.restored.flatten();
-        let is_held = matches!(
-            &self.phase,
-            CentralPhase::Restoring(GlobalRestore { held: Some(held), .. })
-                if held.hosts.contains(&host)
-        ) || matches!(
-            &self.phase,
-            CentralPhase::Restoring(restoring) if restoring.awaiting.contains(&host)
-        );
         if report.generation.is_none() {
-            if !is_held {
-                self.repeat_restore(now, host, epoch, ranks, effects);
-            }
-            return;
+            return self.repeat_restore(epoch, ranks);
         }
-        self.hosts.begins(host);
+        self.job.cluster.hosts.begins(host);
         // All of them, or those that come back alone.
         ranks.retain(|(rank, incarnation)| {
             let said = report.ranks.binary_search_by_key(rank, |said| said.rank);
             said.is_err() || said.is_ok_and(|at| report.ranks[at].incarnation < *incarnation)
         });
-        if !is_held {
-            self.repeat_restore(now, host, epoch, ranks, effects);
-        }
+        self.repeat_restore(epoch, ranks);
         let here = report.ranks.iter().map(|said| said.rank);
-        self.repeat_group_commits(host, here, effects);
+        GroupCommitHandler::of(&mut self.job).repeat_group_commits(host, here);
         if past.last_epoch > Epoch(0) {
-            let checkpoints = self.mode.checkpoints();
+            let checkpoints = self.job.commits.checkpoints();
             let commit = ToLocal::Commit {
                 generation,
                 epochs: checkpoints.map(|c| c.epochs()).unwrap_or_default(),
                 abandoned: past.last_epoch,
             };
-            effects.push(CentralEffect::Send(host, commit));
+            self.job.out.send(host, commit);
         }
         if let Some(signal) = self
+            .job
+            .course
             .end
             .interrupted()
             .filter(|_| report.signalled.is_none())
         {
-            effects.push(CentralEffect::Send(host, ToLocal::Signal { signal }));
+            self.job.out.send(host, ToLocal::Signal { signal });
         }
     }
 
     /// Repeats the order to restore these ranks of a host, each from the checkpoint that counts for
     /// it.
-    fn repeat_restore(
-        &mut self,
-        now: Time,
-        host: HostIndex,
-        epoch: Option<Epoch>,
-        ranks: Vec<(Rank, Incarnation)>,
-        effects: &mut Vec<CentralEffect>,
-    ) {
+    fn repeat_restore(&mut self, epoch: Option<Epoch>, ranks: Vec<(Rank, Incarnation)>) {
         let mut by_epoch: BTreeMap<Option<Epoch>, Vec<_>> = BTreeMap::new();
         for one in ranks {
-            let of_group = self.groups.committed(one.0).map(|last| last.epoch);
+            let of_group = self
+                .job
+                .commits
+                .groups
+                .committed(one.0)
+                .map(|last| last.epoch);
             by_epoch.entry(of_group.or(epoch)).or_default().push(one);
         }
         for (epoch, ranks) in by_epoch {
-            match epoch.filter(|_| self.groups.are_several()) {
-                Some(epoch) => self.order_group_again(now, epoch, &ranks, effects),
-                None => self.order_restore(host, epoch, ranks, effects),
-            }
+            OrderHandler::of(&mut self.job).order_return_again(epoch, &ranks);
         }
     }
 
     /// The ranks that wait for their start by the hosts' reports.
     fn waiting(&self, reports: &Reports) -> Vec<Rank> {
-        let present =
-            |said: &&RankReport| self.ranks.is_last_incarnation(said.rank, said.incarnation);
+        let present = |said: &&RankReport| {
+            self.job
+                .cluster
+                .ranks
+                .is_last_incarnation(said.rank, said.incarnation)
+        };
         (reports.iter().flatten())
-            .filter(|report| report.generation == Some(self.ranks.generation()))
+            .filter(|report| report.generation == Some(self.job.cluster.ranks.generation()))
             .flat_map(|report| &report.ranks)
             .filter(|said| said.waits && present(said))
             .map(|said| said.rank)
@@ -240,97 +228,91 @@ impl Central {
 
     /// Finds the ranks of groups that are on their way back while the job runs.
     fn adopt_away(&mut self, past: &Past, reports: &Reports) -> BTreeSet<Rank> {
-        if self.phase != CentralPhase::Running {
+        if self.job.course.phase != CentralPhase::Running {
             return BTreeSet::new();
         }
         let waiting = self.waiting(reports);
-        let is_away = |rank: &Rank| !self.ranks.has_returned(*rank) || waiting.contains(rank);
+        let is_away =
+            |rank: &Rank| !self.job.cluster.ranks.has_returned(*rank) || waiting.contains(rank);
         let away: BTreeSet<Rank> = past.returning.iter().copied().filter(is_away).collect();
-        let since = self.losses.since();
+        let since = self.job.returns.losses.since();
         for rank in &away {
-            self.ranks.adopt_away(*rank, since);
+            self.job.cluster.ranks.adopt_away(*rank, since);
         }
         away
     }
 
     /// Ranks of groups that have come back, or were about to: those that are back start, and others
     /// learn where they are.
-    fn return_again(
-        &mut self,
-        now: Time,
-        waiting: &[Rank],
-        (past, away): (&Past, &BTreeSet<Rank>),
-        effects: &mut Vec<CentralEffect>,
-    ) {
+    fn return_again(&mut self, waiting: &[Rank], (past, away): (&Past, &BTreeSet<Rank>)) {
         for rank in past.returning.difference(away) {
-            self.tell_returned(&[*rank], effects);
+            ReturnHandler::of(&mut self.job).tell_returned(&[*rank]);
         }
         for rank in waiting {
-            self.start_group(now, *rank, effects);
+            ReturnHandler::of(&mut self.job).start_group(*rank);
         }
     }
 
     /// Continues the phase that the reports of all hosts describe.
-    fn continue_phase(
-        &mut self,
-        now: Time,
-        past: &Past,
-        reports: &Reports,
-        away: &BTreeSet<Rank>,
-        effects: &mut Vec<CentralEffect>,
-    ) {
-        if let (CentralPhase::Restoring(_), Some(signal)) = (&self.phase, self.end.interrupted()) {
-            return self.decide(now, Verdict::Interrupted { signal }, effects);
+    fn continue_phase(&mut self, past: &Past, reports: &Reports, away: &BTreeSet<Rank>) {
+        if let (CentralPhase::Restoring(_), Some(signal)) =
+            (&self.job.course.phase, self.job.course.end.interrupted())
+        {
+            return EndHandler::of(&mut self.job).decide(Verdict::Interrupted { signal });
         }
         let waiting = self.waiting(reports);
-        match &self.phase {
+        match &self.job.course.phase {
             CentralPhase::Starting | CentralPhase::Restoring(_) => {
-                for rank in self.ranks.with_limits() {
-                    self.compare(now, rank, effects);
+                for rank in self.job.cluster.ranks.with_limits() {
+                    RegistrationHandler::of(&mut self.job).compare(rank);
                 }
-                self.start_when_complete(now, effects);
+                RegistrationHandler::of(&mut self.job).start_when_complete();
             }
             CentralPhase::Running => {
-                self.return_again(now, &waiting, (past, away), effects);
+                self.return_again(&waiting, (past, away));
                 let lacks_table = reports.iter().flatten().any(|report| report.lacks_table);
                 if !waiting.is_empty() || lacks_table {
-                    self.start_again(effects);
+                    self.start_again();
                 }
-                self.checkpoint_again(now, past, effects);
-                self.report_again(now, past, effects);
-                self.finalize_when_complete(now, effects);
+                self.checkpoint_again(past);
+                self.report_again(past);
+                CheckpointHandler::of(&mut self.job).finalize_when_complete();
             }
             CentralPhase::Finalized => {
-                let generation = self.ranks.generation();
+                let generation = self.job.cluster.ranks.generation();
                 let released = || ToLocal::AllFinalized { generation };
-                self.hosts.send_all(released, effects);
-                self.end_empty_hosts(effects);
-                self.ranks.adopt_alone(&waiting, self.losses.since());
+                self.job.cluster.hosts.send_all(released, self.job.out);
+                self.job.cluster.end_empty_hosts(self.job.out);
+                self.job
+                    .cluster
+                    .ranks
+                    .adopt_alone(&waiting, self.job.returns.losses.since());
                 for rank in waiting {
-                    self.start_alone(now, rank, effects);
+                    ReturnHandler::of(&mut self.job).start_alone(rank);
                 }
-                self.report_losses(effects);
+                self.job.returns.report_losses(self.job.out);
             }
             _ => {}
         }
     }
 
     /// Some hosts do not know that all ranks have registered, or do not have the table.
-    fn start_again(&self, effects: &mut Vec<CentralEffect>) {
-        let generation = self.ranks.generation();
-        if let Some(table) = self.ranks.table() {
+    fn start_again(&mut self) {
+        let generation = self.job.cluster.ranks.generation();
+        if let Some(table) = self.job.cluster.ranks.table() {
             let start = ToLocal::Start {
                 generation,
                 table,
                 image: None,
             };
-            self.hosts.spread(start, effects);
+            self.job.cluster.hosts.spread(start, self.job.out);
         }
     }
 
     /// An order that was under way is void, another follows at once.
-    fn checkpoint_again(&mut self, now: Time, past: &Past, effects: &mut Vec<CentralEffect>) {
-        let Some(checkpoints) = self.mode.checkpoints_mut() else {
+    fn checkpoint_again(&mut self, past: &Past) {
+        let now = self.job.out.now;
+        let Some(checkpoints) = self.job.commits.checkpoints_mut() else {
             return;
         };
         if past
@@ -338,7 +320,7 @@ impl Central {
             .memory
             .is_none_or(|committed| committed.epoch < past.last_epoch)
         {
-            self.checkpoint_asked(now, effects);
+            CheckpointHandler::of(&mut self.job).checkpoint_asked();
         } else {
             // Failures that come faster than checkpoints don't put them off.
             let newest = checkpoints.committed();
@@ -349,19 +331,14 @@ impl Central {
     }
 
     /// Tells of a recovery that may not have been told.
-    fn report_again(&mut self, now: Time, past: &Past, effects: &mut Vec<CentralEffect>) {
+    fn report_again(&mut self, past: &Past) {
         match past.restored {
-            Some(epoch) if !self.losses.reports_recovery() => {
-                let since = self.losses.since();
-                let restored = GlobalRestore {
-                    epoch,
-                    since,
-                    held: None,
-                    awaiting: BTreeSet::new(),
-                };
-                self.report_recovered(now, &restored, effects);
+            Some(epoch) if !self.job.returns.losses.reports_recovery() => {
+                let since = self.job.returns.losses.since();
+                let restored = GlobalRestore { epoch, since };
+                ReturnHandler::of(&mut self.job).report_recovered(&restored);
             }
-            _ => self.report_losses(effects),
+            _ => self.job.returns.report_losses(self.job.out),
         }
     }
 }
@@ -383,17 +360,29 @@ fn events_of(
         let lost = counted(said.rank)
             .newest_first()
             .filter(|epoch| !said.images.contains(epoch));
-        events.extend(lost.map(|epoch| ToCentral::ImageLost {
-            instance,
-            epoch,
-            why: None,
+        events.extend(lost.map(|epoch| {
+            ToCentral::Image(ImageMessage::Lost {
+                instance,
+                image: ImageId::Checkpoint(epoch),
+                why: None,
+            })
         }));
         let asked = said.asked;
-        events.extend(asked.map(|after| ToCentral::Checkpoint { instance, after }));
+        events
+            .extend(asked.map(|after| ToCentral::Image(ImageMessage::Wanted { instance, after })));
         let RegionWait { number, commit } = said.regions;
-        events.extend(number.map(|above| ToCentral::AskRegionsNumber { instance, above }));
-        events.extend(commit.map(|epoch| ToCentral::RegionsStored { instance, epoch }));
+        events.extend(
+            number.map(|above| ToCentral::Regions(RegionMessage::NumberWanted { instance, above })),
+        );
+        events.extend(
+            commit.map(|epoch| ToCentral::Regions(RegionMessage::Stored { instance, epoch })),
+        );
     }
-    events.extend(report.exits.iter().map(|exit| exit.news()));
+    events.extend(
+        report
+            .exits
+            .iter()
+            .map(|exit| ToCentral::Process(exit.message())),
+    );
     events
 }

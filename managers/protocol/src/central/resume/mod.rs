@@ -13,3 +13,5 @@ mod recall;
 
 pub use past::REPORT_BOUND;
 pub(super) use past::{Past, Resuming};
+pub(super) use questions::ResumeHandler;
+pub(super) use recall::Recall;

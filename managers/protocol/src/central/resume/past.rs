@@ -4,7 +4,7 @@ use crate::central::interface::{CentralInput, HostIndex, Relaunch};
 use crate::central::moves::RankMove;
 use crate::committed_levels::{CommittedCheckpoint, LastCommits};
 use crate::manager_messages::{Report, Time};
-use rejoin_channel_table::{BusinessCard, Epoch, Generation, Rank};
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, MoveNumber, Rank};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -33,10 +33,8 @@ pub(in crate::central) struct Past {
     /// The last commits.
     pub committed: LastCommits,
     pub finalized: bool,
-    /// The ranks that were to move, with an image of this number, and have not.
-    pub moving: Option<(Epoch, Vec<RankMove>)>,
     /// The moves in this generation.
-    pub moved: Vec<(Epoch, RankMove)>,
+    pub moved: Vec<(MoveNumber, RankMove)>,
     pub decided: bool,
     pub relaunching: Option<Relaunch>,
 }
@@ -49,17 +47,14 @@ impl Past {
             self.void
                 .extend(ranks.iter().map(|rank| (*rank, later.epoch)));
         }
-        let has_moved =
-            |(number, one): &(Epoch, RankMove)| *number > to && ranks.contains(&one.rank);
+        let has_moved = |(number, one): &(MoveNumber, RankMove)| {
+            number.after >= to && ranks.contains(&one.rank)
+        };
         self.moved.retain(|moved| !has_moved(moved));
-        if let Some((_, moves)) = &mut self.moving {
-            moves.retain(|one| !ranks.contains(&one.rank));
-        }
     }
 
     /// The job rolled back to this checkpoint: later ones are void.
     pub fn roll_back(&mut self, to: Option<Epoch>) {
-        self.moving = None;
         self.moved.clear();
         let Some(to) = to else {
             return;

@@ -1,74 +1,92 @@
 //! The questions of a restarted central manager to the hosts, until all have answered.
 
+use crate::central::added_hosts::AddedHostsHandler;
+use crate::central::ending::EndHandler;
 use crate::central::event::Event;
 use crate::central::interface::{CentralEffect, CentralInput};
-use crate::central::job_state::Central;
+use crate::central::job_parts::JobParts;
 use crate::central::phase::CentralPhase;
-use crate::manager_messages::{Time, ToCentral, ToLocal};
+use crate::central::recovery::{HostLossHandler, RelaunchHandler};
+use crate::manager_messages::{HostMessage, ToCentral, ToLocal};
 use crate::verdict::Verdict;
 
-impl Central {
-    /// Where the job stands, for observers of checkpoints.
-    pub(in crate::central) fn resumed(&self) -> CentralEffect {
-        let checkpoints = self.mode.checkpoints();
-        CentralEffect::Resumed {
-            committed: checkpoints.map(|c| c.epochs()).unwrap_or_default(),
-            abandoned: checkpoints.map(|c| c.last_number()).unwrap_or_default(),
-        }
-    }
+/// Asks all hosts how everything is, and continues the job.
+pub(in crate::central) struct ResumeHandler<'a> {
+    /// All parts: what it does can touch each of them.
+    pub(in crate::central) job: JobParts<'a>,
+}
 
+impl<'a> ResumeHandler<'a> {
+    /// The handler of a step.
+    pub(in crate::central) fn of(job: &'a mut JobParts<'_>) -> Self {
+        ResumeHandler { job: job.all() }
+    }
+}
+
+impl ResumeHandler<'_> {
     /// Tells observers where the job stands, and prepares the hosts' state.
-    fn prepare_hosts(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
-        effects.push(self.resumed());
-        self.tell_added(effects);
-        let epochs = self.regions.epochs();
+    fn prepare_hosts(&mut self) {
+        let now = self.job.out.now;
+        self.job.out.push(self.job.commits.resumed());
+        AddedHostsHandler::of(&mut self.job).tell_added();
+        let epochs = self.job.commits.regions.epochs();
         if epochs.newest.is_some() {
-            effects.push(CentralEffect::Event(Event::RegionsCommitted { epochs }));
+            self.job.out.event(Event::RegionsCommitted { epochs });
         }
-        self.end.tell_again(effects);
-        let by_host = self.ranks.by_host(self.hosts.len());
-        self.hosts.with_ranks_take_part(&by_host);
-        for host in self.departures.visited() {
-            self.hosts.join(host);
-            effects.push(CentralEffect::Join(host));
+        self.job.course.end.tell_again(self.job.out);
+        let by_host = self.job.cluster.ranks.by_host(self.job.cluster.hosts.len());
+        self.job.cluster.hosts.with_ranks_take_part(&by_host);
+        for host in self.job.cluster.departures.visited() {
+            self.job.cluster.hosts.join(host);
+            self.job.out.push(CentralEffect::Join(host));
         }
         // Any of them may have a lease of the last central manager.
-        self.hosts.count_leases_from(now);
-        effects.extend(self.placement().cloned().map(CentralEffect::Placed));
+        self.job.cluster.hosts.count_leases_from(now);
+        self.job.out.effects.extend(
+            self.job
+                .cluster
+                .placement()
+                .cloned()
+                .map(CentralEffect::Placed),
+        );
     }
 
     /// The end of the job was already decided: sends the order to all hosts once more.
-    pub(in crate::central) fn end_again(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
-        self.prepare_hosts(now, effects);
-        self.end_all(now, effects);
+    pub(in crate::central) fn end_again(&mut self) {
+        self.prepare_hosts();
+        EndHandler::of(&mut self.job).end_all();
     }
 
     /// One step while hosts are asked. Returns the inputs that are to be handled as in a job that
     /// was not taken up again.
-    pub(in crate::central) fn resuming(
-        &mut self,
-        now: Time,
-        input: CentralInput,
-        effects: &mut Vec<CentralEffect>,
-    ) -> Vec<CentralInput> {
-        let CentralPhase::Resuming(resuming) = &mut self.phase else {
+    pub(in crate::central) fn resuming(&mut self, input: CentralInput) -> Vec<CentralInput> {
+        let now = self.job.out.now;
+        let CentralPhase::Resuming(resuming) = &mut self.job.course.phase else {
             return vec![input];
         };
         match input {
             CentralInput::Begin => {
                 resuming.ask(now);
-                self.prepare_hosts(now, effects);
-                self.hosts.send_all(|| ToLocal::Report, effects);
+                self.prepare_hosts();
+                self.job
+                    .cluster
+                    .hosts
+                    .send_all(|| ToLocal::Report, self.job.out);
             }
             CentralInput::Local(host, ToCentral::Report(report)) => resuming.reported(host, report),
-            CentralInput::Local(host, ToCentral::Done) => {
-                self.host_done(host, effects);
+            CentralInput::Local(host, ToCentral::Host(HostMessage::Done)) => {
+                RelaunchHandler::of(&mut self.job).host_done(host);
             }
-            CentralInput::Local(_, ToCentral::Renew { .. })
+            CentralInput::Local(_, ToCentral::Host(HostMessage::Renew { .. }))
             | CentralInput::HostCalled(_)
             | CentralInput::HostLost(_)
             | CentralInput::HostGone(..)
             | CentralInput::HostEnded(..) => return vec![input],
+            // A host that does not report may be replaced. What becomes of lost ones is asked again
+            // when the others have reported.
+            CentralInput::Relaunchable(states) => {
+                HostLossHandler::of(&mut self.job).drop_silent(&states)
+            }
             // The report of a host includes its earlier messages.
             CentralInput::Local(host, _) => {
                 if resuming.has_reported(host) {
@@ -83,43 +101,49 @@ impl Central {
                 if !resuming.is_overdue(now) {
                     return vec![input];
                 }
-                self.unanswered(now, effects);
+                self.unanswered();
                 return Vec::new();
             }
             input => resuming.postpone(input),
         }
-        self.continue_when_complete(now, effects)
+        self.continue_when_complete()
     }
 
     /// A host that does not answer in time is lost.
-    fn unanswered(&mut self, now: Time, effects: &mut Vec<CentralEffect>) {
-        let CentralPhase::Resuming(resuming) = &self.phase else {
+    fn unanswered(&mut self) {
+        let CentralPhase::Resuming(resuming) = &self.job.course.phase else {
             return;
         };
         let answered = |host| resuming.has_reported(host);
-        if let Some(host) = self.hosts.drop_unanswered(answered, effects) {
+        if let Some(host) = self
+            .job
+            .cluster
+            .hosts
+            .drop_unanswered(answered, self.job.out)
+        {
             let why = "its local manager does not answer".to_string();
-            self.decide(now, Verdict::HostLost { host, why }, effects);
+            EndHandler::of(&mut self.job).decide(Verdict::HostLost { host, why });
         }
     }
 
     /// Continues once every host has answered. Returns the events of which some may have reached
     /// no central manager.
-    pub(in crate::central) fn continue_when_complete(
-        &mut self,
-        now: Time,
-        effects: &mut Vec<CentralEffect>,
-    ) -> Vec<CentralInput> {
-        let is_done = |host| self.hosts.is_done(host);
-        match std::mem::replace(&mut self.phase, CentralPhase::Starting) {
+    pub(in crate::central) fn continue_when_complete(&mut self) -> Vec<CentralInput> {
+        let is_done = |host| self.job.cluster.hosts.is_done(host);
+        match std::mem::replace(&mut self.job.course.phase, CentralPhase::Starting) {
             CentralPhase::Resuming(resuming) if resuming.is_complete(is_done) => {
                 let (past, reports, later) = resuming.into_parts();
-                let mut inputs = self.continue_job(now, &past, reports, effects);
+                let mut inputs = self.continue_job(&past, reports);
                 inputs.extend(later);
+                if self.job.returns.lost_hosts.is_pending() {
+                    self.job.out.push(CentralEffect::AskRelaunchable {
+                        regions: self.job.commits.regions.epochs(),
+                    });
+                }
                 inputs
             }
             before => {
-                self.phase = before;
+                self.job.course.phase = before;
                 Vec::new()
             }
         }

@@ -1,44 +1,50 @@
 //! The job's state from the records of an earlier central manager.
 
-use super::past::{Past, Resuming};
-use crate::central::interface::{FailureHistory, Job, Record};
-use crate::central::job_state::Central;
-use crate::central::moves::RankMove;
-use crate::central::phase::CentralPhase;
-use crate::central::recovery::Relaunching;
+use super::past::Past;
+use crate::central::cluster::Cluster;
+use crate::central::commits::Commits;
+use crate::central::interface::{FailureHistory, Record, Return, ReturnScope};
+use crate::central::job_course::JobCourse;
+use crate::central::job_terms::JobTerms;
+use crate::central::moves::{MoveTable, RankMove};
 use crate::central::recovery_groups::GroupCheckpoint;
+use crate::central::return_state::ReturnState;
 use crate::committed_levels::CommittedCheckpoint;
 use crate::levels::Level;
-use rejoin_channel_table::{BusinessCard, Epoch, Rank};
+use rejoin_channel_table::{BusinessCard, MoveNumber, Rank};
 
-impl Central {
-    /// Central of a job that another central manager has begun and recorded.
-    /// [`CentralInput::Begin`](crate::central::CentralInput::Begin) comes first, then
-    /// [`CentralInput::HostLost`](crate::central::CentralInput::HostLost) or
-    /// [`CentralInput::HostGone`](crate::central::CentralInput::HostGone) for each host that the
-    /// driver knows to be lost.
-    #[must_use]
-    pub fn resume(job: Job, records: Vec<Record>) -> Self {
-        let mut central = Central::new(job);
+/// Takes up the records of a job.
+pub(in crate::central) struct Recall<'a> {
+    pub(in crate::central) course: &'a mut JobCourse,
+    pub(in crate::central) cluster: &'a mut Cluster,
+    pub(in crate::central) commits: &'a mut Commits,
+    pub(in crate::central) returns: &'a mut ReturnState,
+    pub(in crate::central) moves: &'a mut MoveTable,
+    pub(in crate::central) terms: &'a JobTerms,
+}
+
+impl Recall<'_> {
+    /// Takes up all records in their order. Returns what the phase depends on.
+    pub(in crate::central) fn all(mut self, records: Vec<Record>) -> Past {
         let mut past = Past::default();
         for record in records {
-            central.recall(record, &mut past);
+            self.recall(record, &mut past);
         }
-        let placed = central.placement().filter(|p| !p.lost.is_empty());
-        let placed = placed.map(|placement| placement.from);
-        let from = placed.or(central.from.filter(|_| central.has_partners()));
-        for host in central.departures.visited() {
-            central.hosts.forget_told(host);
+        let placed = self.cluster.placement().filter(|p| !p.lost.is_empty());
+        let placed = placed.and_then(|placement| placement.from);
+        let from = placed.or(self.terms.from.filter(|_| self.cluster.has_partners()));
+        for host in self.cluster.departures.visited() {
+            self.cluster.hosts.forget_told(host);
         }
         if let Some(oldest) = past.committed.oldest() {
-            central.former_hosts.forget_before(oldest);
+            self.cluster.former_hosts.forget_before(oldest);
         }
         let known = past.committed.all();
-        central.groups.recall_files(known.map(|c| c.epoch));
-        if let Some(checkpoints) = central.mode.checkpoints_mut() {
+        self.commits.groups.recall_files(known.map(|c| c.epoch));
+        if let Some(checkpoints) = self.commits.checkpoints_mut() {
             checkpoints.resume(past.committed, past.last_epoch.max(past.last_number));
             checkpoints.recall_void(&past.void);
-            if let Some(stop) = &central.stop {
+            if let Some(stop) = &self.course.stop {
                 checkpoints.pursue_files(stop.from());
             }
             if from.is_some() && from == checkpoints.epochs().partner {
@@ -47,16 +53,7 @@ impl Central {
                 checkpoints.request_later();
             }
         }
-        if let Some(relaunch) = past.relaunching {
-            let decided = Relaunching::Decided(Box::new(relaunch), None);
-            central.phase = CentralPhase::Relaunching(decided);
-        } else if past.decided {
-            central.phase = CentralPhase::Ending;
-        } else if past.began {
-            let resuming = Resuming::new(past, central.hosts.len());
-            central.phase = CentralPhase::Resuming(Box::new(resuming));
-        }
-        central
+        past
     }
 
     fn recall(&mut self, record: Record, past: &mut Past) {
@@ -67,8 +64,9 @@ impl Central {
                 at,
             } => {
                 past.began = true;
-                self.begins(at);
-                self.ranks.recall(generation, &incarnations);
+                self.course.clock.begin(at);
+                self.commits.begin(at);
+                self.cluster.ranks.recall(generation, &incarnations);
             }
             Record::Started { generation, table } => {
                 past.started = Some(generation);
@@ -76,7 +74,7 @@ impl Central {
             }
             Record::Requested { epoch } => past.last_epoch = past.last_epoch.max(epoch),
             Record::RegionsNumbered { epoch } => past.last_number = past.last_number.max(epoch),
-            Record::RegionsCommitted { epochs } => self.regions.resume(epochs),
+            Record::RegionsCommitted { epochs } => self.commits.regions.resume(epochs),
             Record::Committed {
                 epoch,
                 level,
@@ -91,87 +89,72 @@ impl Central {
                     Level::Partner => past.committed.partner = committed,
                 }
             }
-            Record::Restoring { .. } => self.recall_rollback(record, past),
-            Record::GroupCommitted { .. } | Record::GroupRestoring { .. } => {
-                self.recall_group(record, past);
+            Record::Return(back) => self.recall_return(*back, past),
+            Record::GroupCommitted { rank, epoch, at } => {
+                past.last_epoch = past.last_epoch.max(epoch);
+                // It may be older than the one before, whose image was gone.
+                self.commits
+                    .groups
+                    .fall_back(rank, GroupCheckpoint { epoch, at });
             }
-            Record::Moving { .. } | Record::Moved { .. } | Record::Draining(_) => {
+            Record::Moving { .. }
+            | Record::MoveNumbered(_)
+            | Record::Moved { .. }
+            | Record::Draining(_) => {
                 self.recall_move(record, past);
             }
             Record::Finalized { last, .. } => {
                 past.finalized = true;
-                self.mode.set_last_checkpoint(last);
+                self.commits.mode.set_last_checkpoint(last);
             }
-            Record::HostAdded { request, added } => self.recall_added(request, added),
-            Record::HostDone(host) => self.hosts.recall_done(host),
+            Record::HostAdded { request, added } => {
+                self.cluster.hosts.add(request, added);
+            }
+            Record::HostDone(host) => self.cluster.hosts.recall_done(host),
             Record::Decided(verdict) => {
                 past.decided = true;
-                self.end.recall_verdict(verdict);
+                self.course.end.recall_verdict(verdict);
             }
-            Record::Settled(verdict) => self.end.recall_verdict(verdict),
+            Record::Settled(verdict) => self.course.end.recall_verdict(verdict),
             Record::Memory(memory) => self.recall_memory(*memory),
-            Record::Interrupted { signal, .. } => self.end.recall_interrupted(signal),
-            Record::Stopping { request, .. } => self.stop = request,
-            Record::Passed { signal } => self.end.recall_passed(signal),
+            Record::Interrupted { signal, .. } => self.course.end.recall_interrupted(signal),
+            Record::Stopping { request, .. } => self.course.stop = request,
+            Record::Passed { signal } => self.course.end.recall_passed(signal),
             Record::Relaunching(relaunch) => past.relaunching = Some(relaunch),
         }
     }
 
-    fn recall_group(&mut self, record: Record, past: &mut Past) {
-        match record {
-            Record::GroupCommitted { rank, epoch, at } => {
-                past.last_epoch = past.last_epoch.max(epoch);
-                // It may be older than the one before, whose image was gone.
-                self.groups.fall_back(rank, GroupCheckpoint { epoch, at });
+    fn recall_return(&mut self, back: Return, past: &mut Past) {
+        let ranks: Vec<Rank> = back.ranks.iter().map(|(rank, _)| *rank).collect();
+        let epoch = back.from.unwrap_or_default();
+        self.cluster.former_hosts.roll_back(&ranks, epoch);
+        match back.scope {
+            ReturnScope::All => {
+                past.restored = Some(back.from);
+                past.returning.clear();
+                past.roll_back(back.from);
+                self.commits.groups.forget_commits();
+                self.commits.regions.roll_back(back.from);
+                let incarnations: Vec<_> = back.ranks.iter().map(|(_, one)| *one).collect();
+                self.cluster.ranks.recall(back.generation, &incarnations);
             }
-            Record::GroupRestoring {
-                ranks,
-                epoch,
-                placement,
-                memory,
-            } => {
-                self.ranks.recall_group(&ranks);
-                let members: Vec<Rank> = ranks.iter().map(|(rank, _)| *rank).collect();
-                self.former_hosts.roll_back_of(&members, epoch);
-                self.groups.return_of(&members, epoch, None);
-                past.return_of(&members, epoch);
-                if let Some(placement) = placement
-                    && self.place(*placement)
-                {
-                    past.committed.partner = None;
-                }
-                self.recall_memory(*memory);
-                past.returning
-                    .extend(ranks.into_iter().map(|(rank, _)| rank));
+            ReturnScope::Groups => {
+                self.cluster.ranks.recall_group(&back.ranks);
+                self.commits.groups.return_of(&ranks, epoch);
+                past.return_of(&ranks, epoch);
+                past.returning.extend(ranks);
             }
-            _ => {}
+            ReturnScope::Finalized => {
+                past.restored = Some(back.from);
+                self.cluster.ranks.recall_group(&back.ranks);
+            }
         }
-    }
-
-    fn recall_rollback(&mut self, record: Record, past: &mut Past) {
-        let Record::Restoring {
-            generation,
-            epoch,
-            incarnations,
-            placement,
-            memory,
-        } = record
-        else {
-            return;
-        };
-        past.restored = Some(epoch);
-        past.returning.clear();
-        self.groups.forget_commits();
-        past.roll_back(epoch);
-        self.former_hosts.roll_back(epoch.unwrap_or_default());
-        self.regions.roll_back(epoch);
-        self.ranks.recall(generation, &incarnations);
-        if let Some(placement) = placement
-            && self.place(*placement)
+        if let Some(placement) = back.placement
+            && self.cluster.place(*placement, &mut self.commits.mode)
         {
             past.committed.partner = None;
         }
-        self.recall_memory(*memory);
+        self.recall_memory(*back.memory);
     }
 
     fn recall_move(&mut self, record: Record, past: &mut Past) {
@@ -181,26 +164,26 @@ impl Central {
                 visited,
                 spent,
                 number,
-                moves,
+                moves: _,
             } => {
                 self.moves.recall_plans(plans);
-                past.last_epoch = past.last_epoch.max(number);
+                self.moves.recall_number(number);
                 for (rank, incarnation) in spent {
-                    self.ranks.spend(rank, incarnation);
+                    self.cluster.ranks.spend(rank, incarnation);
                 }
                 for host in visited {
-                    self.departures.visit(host);
+                    self.cluster.departures.visit(host);
                 }
-                past.moving = Some((number, moves));
             }
             Record::Moved {
                 number,
                 moved,
                 card,
             } => self.recall_moved(number, moved, *card, past),
+            Record::MoveNumbered(number) => self.moves.recall_number(number),
             Record::Draining(host) => {
-                self.departures.visit(host);
-                self.hosts.drain(host);
+                self.cluster.departures.visit(host);
+                self.cluster.hosts.drain(host);
             }
             _ => {}
         }
@@ -208,27 +191,27 @@ impl Central {
 
     fn recall_moved(
         &mut self,
-        number: Epoch,
+        number: MoveNumber,
         moved: RankMove,
         card: BusinessCard,
         past: &mut Past,
     ) {
-        self.departures.visit(moved.from);
-        self.departures.visit(moved.to);
-        if self.has_moved(number, &moved) {
+        self.cluster.departures.visit(moved.from);
+        self.cluster.departures.visit(moved.to);
+        if self
+            .cluster
+            .has_moved(number, &moved, &mut self.commits.mode)
+        {
             past.committed.partner = None;
         }
         if let Some(place) = past.cards.get_mut(moved.rank.index()) {
             *place = card.into();
         }
-        if let Some((_, moves)) = &mut past.moving {
-            moves.retain(|one| one.rank != moved.rank);
-        }
         past.moved.push((number, moved));
     }
 
     fn recall_memory(&mut self, memory: FailureHistory) {
-        self.mode.set_history(memory.history);
-        self.losses = memory.losses;
+        self.commits.mode.set_history(memory.history);
+        self.returns.losses = memory.losses;
     }
 }

@@ -1,11 +1,15 @@
 //! Restores without images.
 
 use super::*;
-use rejoin_channel_table::{Generation, Rank};
+use rejoin_channel_table::{Epoch, Generation, Rank};
 use rejoin_wire::codec::MANAGER_LIMIT;
 
-/// A restore of the rank in slot 1, in this incarnation and from this epoch.
-fn restore(incarnation: u32, epoch: u32) -> PendingRestore {
+fn checkpoint(epoch: u32) -> ImageId {
+    ImageId::Checkpoint(Epoch(epoch))
+}
+
+/// A restore of the rank in slot 1, in this incarnation and from this checkpoint.
+fn restore(incarnation: u32, id: u32) -> PendingRestore {
     let ends = DescriptorPairs::new().unwrap();
     let socket = ends.manager.0.try_clone().unwrap();
     let socket = LocalLink::new(socket, MANAGER_LIMIT, MANAGER_LIMIT);
@@ -14,7 +18,7 @@ fn restore(incarnation: u32, epoch: u32) -> PendingRestore {
         rank: Rank(1),
         incarnation: Incarnation(incarnation),
     };
-    PendingRestore::new(instance, Epoch(epoch), (ends, socket))
+    PendingRestore::new(instance, checkpoint(id), (ends, socket))
 }
 
 fn two_slots() -> PendingRestores {
@@ -28,8 +32,8 @@ fn only_the_process_that_is_being_made_can_be_told_to_retire() {
     let mut restores = two_slots();
     assert!(!restores.retire(1, Incarnation(2)), "there is none");
     restores.begin(1, restore(2, 5));
-    assert!(restores.is_from(1, Epoch(5)) && !restores.is_from(1, Epoch(4)));
-    assert!(!restores.is_from(0, Epoch(5)));
+    assert!(restores.is_from(1, checkpoint(5)) && !restores.is_from(1, checkpoint(4)));
+    assert!(!restores.is_from(0, checkpoint(5)));
     assert!(!restores.retire(1, Incarnation(1)), "that one has ended");
     assert!(!restores.retire(0, Incarnation(2)));
     assert!(restores.retire(1, Incarnation(2)));

@@ -8,6 +8,19 @@ use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
+fn checkpoint(epoch: u32) -> ImageId {
+    ImageId::Checkpoint(Epoch(epoch))
+}
+
+/// The events of the image that came at this place in a slot.
+fn events_of(slot: u32, serial: u32) -> Token {
+    Token {
+        kind: kind::IMAGE,
+        incarnation: serial,
+        index: slot,
+    }
+}
+
 /// Images of this host's ranks, and the other ends of their sockets.
 struct World {
     images: RankImages,
@@ -27,10 +40,10 @@ impl World {
     }
 
     /// A rank reports an image, whose process id is this one.
-    fn add(&mut self, slot: usize, epoch: u32, pid: u32, holds: Holds) {
+    fn add(&mut self, slot: usize, id: u32, pid: u32, holds: Holds) {
         let message = ToManager::Imaged {
             generation: Generation(0),
-            epoch: Epoch(epoch),
+            image: checkpoint(id),
             pid,
             cost: ImageCost::default(),
             streams: [false; 2],
@@ -53,8 +66,8 @@ impl World {
             .unwrap();
     }
 
-    fn drop_image(&mut self, slot: usize, epoch: u32) -> bool {
-        self.images.drop_image(slot, Epoch(epoch), &self.reactor)
+    fn drop_image(&mut self, slot: usize, id: u32) -> bool {
+        self.images.drop_image(slot, checkpoint(id), &self.reactor)
     }
 }
 
@@ -72,7 +85,7 @@ fn files_that_other_ranks_write_at_the_same_image_are_spared() {
     world.add(0, 5, 100, writes(&[mine, shared, older]));
     world.add(1, 5, 101, writes(&[shared]));
     world.add(1, 4, 102, writes(&[older]));
-    let spared = |world: &World, slot| world.images.spared_files(slot, Epoch(5));
+    let spared = |world: &World, slot| world.images.spared_files(slot, checkpoint(5));
     assert_eq!(spared(&world, 0), Some(vec![shared]));
     assert_eq!(spared(&world, 1), Some(vec![shared]));
     // A rank with more files than it can name may write any of them.
@@ -112,32 +125,38 @@ fn an_image_is_found_until_it_is_dropped() {
     };
     world.add(1, 3, 100, locks);
     world.add(1, 4, 101, Holds::default());
-    assert_eq!(world.images.of_process(100), Some((1, Epoch(3))));
+    assert_eq!(
+        world.images.of_process(100),
+        Some((1, checkpoint(3), events_of(1, 1)))
+    );
     assert_eq!(world.images.of_process(99), None);
     assert!(world.images.need_its_end(1) && !world.images.need_its_end(0));
-    let partial = world.images.partial_lines(1, Epoch(3));
+    let partial = world.images.partial_lines(1, checkpoint(3));
     assert_eq!(partial, [b"slot 1".to_vec(), Vec::new()]);
     assert!(world.drop_image(1, 3) && !world.drop_image(1, 3));
     assert_eq!(world.images.of_process(100), None);
     assert!(!world.images.need_its_end(1));
-    assert_eq!(world.images.of_process(101), Some((1, Epoch(4))));
-    let partial = world.images.partial_lines(1, Epoch(3));
+    assert_eq!(
+        world.images.of_process(101),
+        Some((1, checkpoint(4), events_of(1, 2)))
+    );
+    let partial = world.images.partial_lines(1, checkpoint(3));
     assert_eq!(partial, <[Vec<u8>; 2]>::default());
 }
 
 #[test]
-fn the_end_of_an_image_is_an_event_of_its_own_epoch() {
+fn the_end_of_an_image_is_an_event_of_its_own() {
     let mut world = World::new(1);
     world.add(0, 3, 100, Holds::default());
     world.add(0, 4, 101, Holds::default());
-    let mut event = |epoch| world.images.event(token(0, Epoch(epoch)), &world.reactor);
-    assert!(event(3).is_none() && event(5).is_none());
+    let mut event = |serial| world.images.event(events_of(0, serial), &world.reactor);
+    assert!(event(1).is_none() && event(3).is_none());
     world.ends.remove(0);
-    let Some((epoch, ImageEvent::Lost { .. })) = event(3) else {
+    let Some((id, ImageEvent::Lost { .. })) = event(1) else {
         panic!("the end of the image's socket is not noticed");
     };
-    assert_eq!(epoch, Epoch(3));
-    assert!(event(4).is_none());
+    assert_eq!(id, checkpoint(3));
+    assert!(event(2).is_none());
 }
 
 #[test]
@@ -145,7 +164,7 @@ fn an_image_that_has_taken_its_order_is_watched_for_answers_only() {
     let mut world = World::new(1);
     world.add(0, 3, 100, Holds::default());
     // Its socket is full when it is to make a process.
-    let image = world.images.find(0, Epoch(3)).unwrap();
+    let image = world.images.find(0, checkpoint(3)).unwrap();
     let zygote = image.zygote.as_ref().unwrap();
     let mut ours = UnixStream::from(zygote.as_fd().try_clone_to_owned().unwrap());
     ours.set_nonblocking(true).unwrap();
@@ -153,7 +172,7 @@ fn an_image_that_has_taken_its_order_is_watched_for_answers_only() {
     let request = RestoreRequest::default();
     let restored = world
         .images
-        .restore(0, Epoch(3), &request, None, &world.reactor);
+        .restore(0, checkpoint(3), &request, None, &world.reactor);
     assert_eq!(restored, Ok(()));
     let waited = |world: &mut World| {
         let mut tokens = Vec::new();
@@ -165,7 +184,7 @@ fn an_image_that_has_taken_its_order_is_watched_for_answers_only() {
     let mut theirs = UnixStream::from(world.ends[0].try_clone().unwrap());
     theirs.set_nonblocking(true).unwrap();
     while theirs.read(&mut [0; 4096]).is_ok() {}
-    let there_is_room = token(0, Epoch(3));
+    let there_is_room = events_of(0, 1);
     assert_eq!(waited(&mut world), [there_is_room]);
     assert!(world.images.event(there_is_room, &world.reactor).is_none());
     assert!(
@@ -187,7 +206,7 @@ fn an_image_that_shares_memory_is_not_restored_in_its_own_generation() {
     let bound = |slot, generation| {
         world
             .images
-            .is_bound(slot, Epoch(3), Generation(generation))
+            .is_bound(slot, checkpoint(3), Generation(generation))
     };
     assert!(bound(0, 2) && !bound(0, 3) && !bound(1, 2));
     assert!(world.images.need_its_end(0) && world.images.need_its_end(1));

@@ -23,7 +23,7 @@ struct World {
 type Writers = [Option<File>; 2];
 
 impl World {
-    fn new(come_back: bool, interactive: bool) -> World {
+    fn new(come_back: bool, is_read_at_once: bool) -> World {
         let reactor = Reactor::new().unwrap();
         let (ours, theirs) = socketpair(
             AddressFamily::Unix,
@@ -33,7 +33,7 @@ impl World {
         )
         .unwrap();
         let mut outputs = RankOutputs::new();
-        outputs.serve([RANK].into_iter(), come_back, interactive);
+        outputs.serve([RANK].into_iter(), come_back, [is_read_at_once; 2]);
         World {
             outputs,
             link: MpirunLink::over(ours, &reactor).unwrap(),
@@ -174,17 +174,19 @@ fn nothing_is_read_while_the_window_is_used_up() {
 }
 
 #[test]
-fn a_person_sees_an_unfinished_line_after_a_moment() {
-    for interactive in [true, false] {
-        let mut world = World::new(true, interactive);
+fn an_unfinished_line_is_seen_after_a_moment_unless_a_full_buffer_ends_in_it() {
+    let full = "z".repeat(BUFFER);
+    for (is_read_at_once, text) in [(true, "name? "), (false, "name? "), (true, &full)] {
+        let mut world = World::new(true, is_read_at_once);
         let writers = world.begin(0, Default::default());
-        write(&writers, Stream::Out, "name? ");
+        write(&writers, Stream::Out, text);
         world.read(Stream::Out);
-        assert_eq!(world.outputs.prompt_limit().is_some(), interactive);
+        let is_seen = is_read_at_once && text != full;
+        assert_eq!(world.outputs.prompt_limit().is_some(), is_seen);
         std::thread::sleep(PROMPT);
         let (outputs, link) = (&mut world.outputs, &mut world.link);
         outputs.pass_prompts(link, &world.reactor);
-        let expected = interactive.then(|| out("name? ", false));
+        let expected = is_seen.then(|| out("name? ", false));
         assert_eq!(world.received(), Vec::from_iter(expected));
         assert_eq!(world.outputs.prompt_limit(), None);
     }

@@ -1,0 +1,97 @@
+//! The keys of the handler of checkpoints, and what hosts get to know of commits.
+
+use super::cluster::Cluster;
+use super::commits::Commits;
+use super::group_schedule::TurnHandler;
+use super::job_course::JobCourse;
+use super::job_parts::JobParts;
+use super::job_terms::JobTerms;
+use super::moves::MoveTable;
+use super::out::Out;
+use super::recovery::GroupCommitHandler;
+use crate::checkpoint::Coordinator;
+use crate::manager_messages::ToLocal;
+use rejoin_channel_table::Epoch;
+
+/// Requests checkpoints, and commits them.
+pub(in crate::central) struct CheckpointHandler<'a> {
+    pub(in crate::central) course: &'a mut JobCourse,
+    pub(in crate::central) cluster: &'a mut Cluster,
+    pub(in crate::central) commits: &'a mut Commits,
+    pub(in crate::central) moves: &'a MoveTable,
+    pub(in crate::central) terms: &'a JobTerms,
+    pub(in crate::central) out: &'a mut Out,
+}
+
+impl<'a> CheckpointHandler<'a> {
+    /// The handler of a step.
+    pub(in crate::central) fn of(job: &'a mut JobParts<'_>) -> Self {
+        CheckpointHandler {
+            course: job.course,
+            cluster: job.cluster,
+            commits: job.commits,
+            moves: job.moves,
+            terms: job.terms,
+            out: job.out,
+        }
+    }
+}
+
+impl CheckpointHandler<'_> {
+    pub(in crate::central) fn turns(&mut self) -> TurnHandler<'_> {
+        TurnHandler {
+            course: self.course,
+            cluster: self.cluster,
+            commits: self.commits,
+            terms: self.terms,
+            out: self.out,
+        }
+    }
+
+    pub(in crate::central) fn group_commits(&mut self) -> GroupCommitHandler<'_> {
+        GroupCommitHandler {
+            course: self.course,
+            cluster: self.cluster,
+            commits: self.commits,
+            terms: self.terms,
+            out: self.out,
+        }
+    }
+
+    /// Whether files can be begun.
+    pub(super) fn begins_files(&self) -> bool {
+        self.course.begins_files(self.moves)
+    }
+
+    /// Tells the hosts which images count, and orders copies that were begun.
+    pub(super) fn tell_committed(&mut self, abandoned: Epoch) {
+        let generation = self.cluster.ranks.generation();
+        let checkpoints = self.commits.checkpoints();
+        let epochs = checkpoints.map(|c| c.epochs()).unwrap_or_default();
+        if let Some(oldest) = epochs.oldest() {
+            self.cluster.former_hosts.forget_before(oldest);
+            self.cluster.end_drained(self.out);
+        }
+        let commit = || ToLocal::Commit {
+            generation,
+            epochs,
+            abandoned,
+        };
+        self.cluster.hosts.send_all(commit, self.out);
+        self.turns().write_groups(epochs.writing);
+        self.order_copies();
+    }
+
+    /// Has partner hosts copy files, if that was begun and they do not know it.
+    pub(super) fn order_copies(&mut self) {
+        let checkpoints = self.commits.checkpoints_mut();
+        let Some(epoch) = checkpoints.and_then(Coordinator::take_unordered) else {
+            return;
+        };
+        for stripe in self.cluster.copy_groups().stripes() {
+            let members = stripe.members.clone();
+            let copy = ToLocal::Copy { members, epoch };
+            self.out.send(stripe.holder, copy);
+        }
+    }
+}
