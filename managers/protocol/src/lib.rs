@@ -27,6 +27,7 @@ mod committed_checkpoint;
 pub mod committed_levels;
 pub mod detector;
 mod failure_rate;
+mod handler_keys;
 pub mod host_health;
 pub mod interval;
 pub mod lease;

@@ -1,21 +1,28 @@
 //! Orders to keep copies and parities of other hosts' files of images, and how they end.
 
-use super::copy_table::CopyState;
-use super::host_state::Local;
+use super::copy_table::{CopyState, CopyTable};
+use super::host_parts::HostParts;
+use super::image_table::ImageTable;
 use super::inputs::LocalEffect;
+use super::local_out::LocalOut;
 use super::rank_messages::one_line;
+use crate::handler_keys::handler;
 use crate::manager_messages::{FileMessage, KeptFile};
 use rejoin_channel_table::{Epoch, ImageId, Rank};
 
-impl Local {
+handler! {
+    /// Copies of other hosts' files.
+    CopyHandler of HostParts {
+        images: &'a ImageTable,
+        copies: &'a mut CopyTable,
+        out: &'a mut LocalOut,
+    }
+}
+
+impl CopyHandler<'_> {
     /// Central orders a copy of the file of one rank, or the parity of several. The order may come
     /// twice.
-    pub(super) fn copy_image(
-        &mut self,
-        members: Vec<(Rank, usize)>,
-        epoch: Epoch,
-        effects: &mut Vec<LocalEffect>,
-    ) {
+    pub fn copy_image(&mut self, members: Vec<(Rank, usize)>, epoch: Epoch) {
         let Some((rank, _)) = members.first().copied() else {
             return;
         };
@@ -30,37 +37,32 @@ impl Local {
         };
         match self.copies.begin(file) {
             Some(CopyState::Partial) => {}
-            Some(CopyState::Whole) => self.tell(FileMessage::Copied { rank, epoch }, effects),
-            None => effects.push(LocalEffect::CopyImage(members, epoch)),
+            Some(CopyState::Whole) => self.out.report(FileMessage::Copied { rank, epoch }),
+            None => self.out.push(LocalEffect::CopyImage(members, epoch)),
         }
     }
 
     /// A copy is whole. One that does not count any more was dropped while it was made.
-    pub(super) fn image_copied(&mut self, file: KeptFile, effects: &mut Vec<LocalEffect>) {
+    pub fn image_copied(&mut self, file: KeptFile) {
         let rank = file.rank;
         match file.image {
             ImageId::Checkpoint(epoch) if self.copies.complete(file) => {
-                self.tell(FileMessage::Copied { rank, epoch }, effects);
+                self.out.report(FileMessage::Copied { rank, epoch });
             }
             ImageId::Checkpoint(_) | ImageId::Move(_) => {
-                effects.push(LocalEffect::DropCopy(file));
+                self.out.push(LocalEffect::DropCopy(file));
             }
         }
     }
 
     /// A copy can't be made.
-    pub(super) fn image_not_copied(
-        &mut self,
-        file: KeptFile,
-        why: String,
-        effects: &mut Vec<LocalEffect>,
-    ) {
+    pub fn image_not_copied(&mut self, file: KeptFile, why: String) {
         let rank = file.rank;
         if let ImageId::Checkpoint(epoch) = file.image
             && self.copies.give_up(file)
         {
             let why = one_line(&why);
-            self.tell(FileMessage::NotCopied { rank, epoch, why }, effects);
+            self.out.report(FileMessage::NotCopied { rank, epoch, why });
         }
     }
 }

@@ -3,66 +3,56 @@
 //! The exit of a large process takes tens of milliseconds, and only then is its status known.
 //! Meanwhile managers begin the steps that a rollback and an end of the job have in common.
 
-use super::host_state::{Local, LocalPhase};
+use super::host_parts::HostParts;
 use super::inputs::LocalEffect;
+use super::local_out::LocalOut;
 use super::process_exit::ExitNumber;
+use super::process_table::ProcessTable;
 use super::rank_process::RankProcess;
-use crate::manager_messages::{Cause, Time, ToCentral};
+use crate::handler_keys::handler;
+use crate::manager_messages::{Cause, ToCentral};
 use rejoin_channel_table::{Incarnation, Rank};
 
-impl Local {
+handler! {
+    /// Ends of processes.
+    ExitHandler of HostParts {
+        processes: &'a mut ProcessTable,
+        out: &'a mut LocalOut,
+    }
+}
+
+impl ExitHandler<'_> {
     /// Passes an event to the process instance that it concerns, and its news to central. A former
     /// instance gets no event.
-    pub(super) fn event(
+    pub fn event(
         &mut self,
         rank: Rank,
         incarnation: Incarnation,
-        effects: &mut Vec<LocalEffect>,
         event: impl FnOnce(&mut RankProcess, ExitNumber) -> Option<ToCentral>,
     ) {
         let number = self.processes.next_exit();
         let process = self.processes.find(rank, incarnation);
         let news = process.and_then(|process| event(process, number));
-        self.tell_any(news, effects);
+        self.out.report_any(news);
     }
 
     /// A rank failed, and everything is known of it.
-    pub(super) fn fail(
-        &mut self,
-        rank: Rank,
-        incarnation: Incarnation,
-        cause: Cause,
-        effects: &mut Vec<LocalEffect>,
-    ) {
-        self.event(rank, incarnation, effects, |process, number| {
+    pub fn fail(&mut self, rank: Rank, incarnation: Incarnation, cause: Cause) {
+        self.event(rank, incarnation, |process, number| {
             process.fail(cause, number)
         });
     }
 
     /// A process could not be started.
-    pub(super) fn not_started(
-        &mut self,
-        rank: Rank,
-        incarnation: Incarnation,
-        why: String,
-        effects: &mut Vec<LocalEffect>,
-    ) {
-        self.event(rank, incarnation, effects, |process, number| {
+    pub fn not_started(&mut self, rank: Rank, incarnation: Incarnation, why: String) {
+        self.event(rank, incarnation, |process, number| {
             process.not_started(why, number)
         });
     }
 
-    /// Judges the ends of instances whose time is over, and looks at the deadline of the job's end.
-    pub(super) fn tick(&mut self, now: Time, effects: &mut Vec<LocalEffect>) {
-        self.ask_again(now, effects);
-        self.probe_tick(now, effects);
-        self.leaving_tick(now, effects);
-        self.recovery_waits(now, effects);
-        if let LocalPhase::Ending(Some(at)) = self.phase
-            && at <= now
-        {
-            self.kill(effects);
-        }
+    /// Judges the ends of instances whose time is over.
+    pub fn judge_due(&mut self) {
+        let now = self.out.now;
         let due = |process: &&RankProcess| process.state().deadline().is_some_and(|at| at <= now);
         let due = self.processes.iter().filter(due);
         let due = due.map(|process| (process.instance(), process.state().may_register_late()));
@@ -70,10 +60,11 @@ impl Local {
             if may_register_late {
                 let text = "the process that mpirun started has ended, and what it left behind has \
                             not called MPI_Init: that is ended with the job";
-                effects.push(LocalEffect::Note(instance.rank, true, text.into()));
+                self.out
+                    .push(LocalEffect::Note(instance.rank, true, text.into()));
             }
             let (rank, incarnation) = (instance.rank, instance.incarnation);
-            self.event(rank, incarnation, effects, RankProcess::time_over);
+            self.event(rank, incarnation, RankProcess::time_over);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A rollback of ranks that has not been carried out yet.
 
+use super::process_table::ProcessTable;
 use rejoin_channel_table::{ImageId, Incarnation, Rank};
 
 /// A rank that is to come back, or to come.
@@ -44,6 +45,13 @@ impl HostRollback {
     pub fn to_come(&self, rank: Rank) -> impl Iterator<Item = Incarnation> {
         let same = self.ranks().filter(move |(other, _)| *other == rank);
         same.map(|(_, incarnation)| incarnation)
+    }
+
+    /// The incarnation of a rank that was last ordered.
+    pub fn latest(&self, rank: Rank, processes: &ProcessTable) -> Option<Incarnation> {
+        let present = processes.of(rank);
+        let present = present.map(|process| process.instance().incarnation);
+        self.to_come(rank).chain(present).max()
     }
 
     /// The orders are carried out now.

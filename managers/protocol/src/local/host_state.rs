@@ -1,46 +1,29 @@
 //! The local manager's state. Handlers of inputs change its parts through their methods.
 
 use super::copy_table::CopyTable;
+use super::host_course::{HostCourse, LocalPhase};
 use super::host_lease::HostLease;
 use super::host_lookups::HostLookups;
+use super::host_parts::HostParts;
 use super::host_probes::HostProbes;
 use super::host_rollback::HostRollback;
 use super::image_table::ImageTable;
-use super::inputs::LocalEffect;
 use super::leave_time::LeaveTime;
-use super::move_images::MoveImages;
+use super::local_out::LocalOut;
+use super::move_images::{MoveImages, OrderedImage};
 use super::process_table::ProcessTable;
-use crate::manager_messages::{Time, ToCentral};
-
-/// How far the job has come on this host.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub(super) enum LocalPhase {
-    #[default]
-    Idle,
-    Running,
-    /// Asked to end; SIGKILL follows at the deadline.
-    Ending(Option<Time>),
-    Sweeping,
-    /// No process is left; central has not confirmed that it has stored this.
-    Done,
-    Over,
-}
+use crate::detector::DetectorSettings;
+use crate::lease::Terms;
+use crate::manager_messages::Time;
+use rejoin_channel_table::{ImageId, MoveNumber, Rank};
 
 /// State of one host's local manager.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Local {
-    pub(super) phase: LocalPhase,
+    pub(super) course: HostCourse,
     pub(super) processes: ProcessTable,
     /// Central may still come back.
-    pub(super) central: bool,
-    /// Failed ranks keep their place until central has said how to continue.
-    pub(super) hold: bool,
-    /// The last signal of those that ask programs to end that was passed on.
-    pub(super) signalled: Option<i32>,
-    /// One that came while ranks were suspended: they get it when they continue.
-    pub(super) held_signal: Option<i32>,
-    /// The user has stopped the job from the terminal.
-    pub(super) halted: bool,
+    pub(super) has_central: bool,
     pub(super) restore: HostRollback,
     /// Images of ranks that are about to move.
     pub(super) moves: MoveImages,
@@ -66,13 +49,9 @@ impl Local {
     #[must_use]
     pub fn new() -> Self {
         Local {
-            phase: LocalPhase::Idle,
+            course: HostCourse::default(),
             processes: ProcessTable::default(),
-            central: true,
-            hold: false,
-            signalled: None,
-            held_signal: None,
-            halted: false,
+            has_central: true,
             restore: HostRollback::default(),
             moves: MoveImages::default(),
             images: ImageTable::default(),
@@ -84,10 +63,60 @@ impl Local {
         }
     }
 
+    /// All parts, for one handler.
+    pub(super) fn parts<'a>(&'a mut self, out: &'a mut LocalOut) -> HostParts<'a> {
+        HostParts {
+            course: &mut self.course,
+            processes: &mut self.processes,
+            restore: &mut self.restore,
+            moves: &mut self.moves,
+            images: &mut self.images,
+            copies: &mut self.copies,
+            lease: &mut self.lease,
+            leaving: &mut self.leaving,
+            lookups: &mut self.lookups,
+            probes: &mut self.probes,
+            out,
+        }
+    }
+
+    /// This host is reached over a network: nothing runs here without a lease.
+    pub fn use_leases(&mut self, terms: Terms, now: Time) {
+        self.lease.begin(terms, now);
+    }
+
+    /// Ranks of this host look cards up, in a job of so many ranks. `position` is the place of this
+    /// host in the tree; without a tree, any number.
+    pub fn use_lookups(&mut self, position: usize, size: u32) {
+        self.lookups = Some(HostLookups::new(Some(position), size));
+    }
+
+    /// The local managers of this job probe each other.
+    pub fn use_probes(&mut self, settings: DetectorSettings) {
+        self.probes = Some(HostProbes::new(settings));
+    }
+
+    /// Nothing may run here without a lease, and there is none.
+    #[must_use]
+    pub fn is_suspended(&self) -> bool {
+        self.lease.is_suspended()
+    }
+
+    /// The images with which ranks move whose files are being written: rank, number, and whether it
+    /// is the first one, with all memory.
+    pub fn files_of_moves(&self) -> impl Iterator<Item = (Rank, MoveNumber, bool)> {
+        let written = |(rank, image): &(Rank, OrderedImage)| {
+            self.images
+                .is_being_written(*rank, ImageId::Move(image.number))
+        };
+        let latest = self.moves.all_latest().filter(written);
+        latest.map(|(rank, image)| (rank, image.number, image.base.is_none()))
+    }
+
     /// When the driver must send [`LocalInput::Tick`](super::LocalInput::Tick) at the latest.
     #[must_use]
     pub fn deadline(&self) -> Option<Time> {
-        let grace = match self.phase {
+        let grace = match self.course.phase {
             LocalPhase::Ending(at) => at,
             _ => None,
         };
@@ -108,20 +137,6 @@ impl Local {
     /// Every process of the job on this host has ended and central knows it.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.phase == LocalPhase::Over
-    }
-
-    /// Tells central, unless it does not come back.
-    pub(super) fn tell(&self, message: impl Into<ToCentral>, effects: &mut Vec<LocalEffect>) {
-        if self.central {
-            effects.push(LocalEffect::Central(message.into()));
-        }
-    }
-
-    /// Tells central, if there is any news.
-    pub(super) fn tell_any(&self, news: Option<ToCentral>, effects: &mut Vec<LocalEffect>) {
-        if let Some(news) = news {
-            self.tell(news, effects);
-        }
+        self.course.is_over()
     }
 }

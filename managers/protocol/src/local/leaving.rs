@@ -4,54 +4,66 @@
 //! be another one by then. Shortly before the deadline, or if there is nowhere to go, the manager
 //! ends, and its ranks with it. For the job, that is a lost host.
 
-use super::host_state::{Local, LocalPhase};
+use super::host_course::HostCourse;
+use super::host_parts::HostParts;
 use super::inputs::LocalEffect;
 use super::leave_time::LeaveTime;
-use crate::manager_messages::{HostMessage, Time};
+use super::local_out::LocalOut;
+use crate::handler_keys::handler;
+use crate::manager_messages::HostMessage;
 
 /// Milliseconds after which central is told again.
 const AGAIN: u64 = 2000;
 
-impl Local {
+handler! {
+    /// The end of this host, which its ranks leave.
+    LeavingHandler of HostParts {
+        course: &'a HostCourse,
+        leaving: &'a mut Option<LeaveTime>,
+        out: &'a mut LocalOut,
+    }
+}
+
+impl LeavingHandler<'_> {
     /// This host ends within so many milliseconds. Whoever says so twice does not want to wait.
-    pub(super) fn leave_within(&mut self, now: Time, millis: u64, effects: &mut Vec<LocalEffect>) {
+    pub fn leave_within(&mut self, millis: u64) {
         let is_second = self.leaving.is_some();
-        if is_second || self.phase != LocalPhase::Running || !self.central {
-            return self.abandon(effects);
+        if is_second || !self.course.runs() || !self.out.has_central {
+            return self.abandon();
         }
         // Some time is left to end what has not moved.
-        self.leaving = Some(LeaveTime {
-            until: now.plus_millis(millis - millis / 10),
-            again: now.plus_millis(AGAIN),
+        *self.leaving = Some(LeaveTime {
+            until: self.out.now.plus_millis(millis - millis / 10),
+            again: self.out.now.plus_millis(AGAIN),
         });
-        self.tell(HostMessage::Ends, effects);
+        self.out.report(HostMessage::Ends);
     }
 
     /// The ranks have nowhere to go.
-    pub(super) fn can_not_leave(&mut self, effects: &mut Vec<LocalEffect>) {
-        if self.leaving.is_some() && self.phase == LocalPhase::Running {
-            self.abandon(effects);
+    pub fn can_not_leave(&mut self) {
+        if self.leaving.is_some() && self.course.runs() {
+            self.abandon();
         }
     }
 
     /// Tells central again, or ends what has not left in time.
-    pub(super) fn leaving_tick(&mut self, now: Time, effects: &mut Vec<LocalEffect>) {
-        if self.phase != LocalPhase::Running {
-            self.leaving = None;
+    pub fn leaving_tick(&mut self) {
+        if !self.course.runs() {
+            *self.leaving = None;
         }
-        let Some(leaving) = &mut self.leaving else {
+        let Some(leaving) = self.leaving.as_mut() else {
             return;
         };
-        if leaving.until <= now {
-            self.abandon(effects);
-        } else if leaving.again <= now {
-            leaving.again = now.plus_millis(AGAIN);
-            self.tell(HostMessage::Ends, effects);
+        if leaving.until <= self.out.now {
+            self.abandon();
+        } else if leaving.again <= self.out.now {
+            leaving.again = self.out.now.plus_millis(AGAIN);
+            self.out.report(HostMessage::Ends);
         }
     }
 
-    fn abandon(&mut self, effects: &mut Vec<LocalEffect>) {
-        self.leaving = None;
-        effects.push(LocalEffect::Abandon);
+    fn abandon(&mut self) {
+        *self.leaving = None;
+        self.out.push(LocalEffect::Abandon);
     }
 }

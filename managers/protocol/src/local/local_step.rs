@@ -1,154 +1,248 @@
 //! Passes each input to its handler.
 
-use super::host_state::{Local, LocalPhase};
+use super::checkpoint_messages::ImageHandler;
+use super::copy_messages::CopyHandler;
+use super::exits::ExitHandler;
+use super::host_course::LocalPhase;
+use super::host_state::Local;
 use super::inputs::{LocalEffect, LocalInput};
+use super::lease_steps::LeaseHandler;
+use super::leaving::LeavingHandler;
+use super::lifecycle::HostEndHandler;
+use super::local_out::LocalOut;
+use super::lookups::LookupHandler;
+use super::move_orders::MoveOrderHandler;
+use super::overdue_processes::OverdueHandler;
+use super::probe_steps::ProbeHandler;
+use super::rank_messages::RankMessageHandler;
 use super::rank_process::RankProcess;
+use super::region_messages::RankRegionHandler;
+use super::report::ReportHandler;
+use super::restore::ProcessHandler;
+use super::starts::StartHandler;
+use super::user_signals::SignalHandler;
+use super::vacated::VacateHandler;
 use crate::manager_messages::{Cause, HostMessage, LogMessage, MoveMessage, Time, ToLocal};
-use rejoin_channel_table::{ImageId, Rank};
+use rejoin_channel_table::{ImageId, Incarnation, Rank};
 use rejoin_wire::ToManager;
 
 impl Local {
     /// One step.
     pub fn step(&mut self, now: Time, input: LocalInput, effects: &mut Vec<LocalEffect>) {
-        self.lease_tick(now, effects);
+        let mut out = LocalOut {
+            now,
+            effects: std::mem::take(effects),
+            has_central: self.has_central,
+        };
+        LeaseHandler::of(&mut self.parts(&mut out)).lease_tick();
+        self.take(input, &mut out);
+        HostEndHandler::of(&mut self.parts(&mut out)).sweep_when_empty();
+        self.has_central = out.has_central;
+        *effects = out.effects;
+    }
+
+    fn take(&mut self, input: LocalInput, out: &mut LocalOut) {
+        let parts = &mut self.parts(out);
         match input {
             LocalInput::Central(order) => {
-                self.places_change(&order);
-                self.order(now, order, effects);
+                ProbeHandler::of(parts).places_change(&order);
+                self.order_or_grant(order, out);
             }
-            LocalInput::CentralLost => self.abandoned_by_central(effects),
+            LocalInput::CentralLost => HostEndHandler::of(parts).abandoned_by_central(),
             LocalInput::Spawned(rank, incarnation, pid) => {
-                self.spawned(now, rank, incarnation, pid, effects)
+                ProcessHandler::of(parts).spawned(rank, incarnation, pid);
             }
             LocalInput::NotStarted(rank, incarnation, why) => {
-                self.not_started(rank, incarnation, why, effects);
+                ExitHandler::of(parts).not_started(rank, incarnation, why);
             }
-            LocalInput::Said(asker, incarnation, _, ToManager::LookUp { rank, least }) => {
-                let instance = self.processes.instance(asker, incarnation);
-                self.looks_up(now, instance, rank, least, effects);
-            }
-            LocalInput::Said(.., ToManager::Waits { ranks, any }) => {
-                self.rank_waits(now, ranks, any, effects);
-            }
-            LocalInput::LookedUp(from, message) => self.hear_lookup(now, from, message, effects),
             LocalInput::Said(rank, incarnation, pid, message) => {
-                self.said(rank, incarnation, pid, message, effects);
+                self.said(rank, incarnation, pid, message, out);
             }
             LocalInput::Malformed(rank, incarnation, why) => {
-                self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
+                ExitHandler::of(parts).fail(rank, incarnation, Cause::Misbehaved { why });
             }
+            LocalInput::Closed(..)
+            | LocalInput::ExitDetected(..)
+            | LocalInput::ChildEnded(..)
+            | LocalInput::CallerEnded(..)
+            | LocalInput::Retired(..) => self.process_ends(input, out),
+            LocalInput::ImageEnded(..)
+            | LocalInput::ImageGivenUp(..)
+            | LocalInput::ImageStored(..)
+            | LocalInput::ImageNotStored(..) => self.image_changes(input, out),
+            LocalInput::ImageCopied(file) => CopyHandler::of(parts).image_copied(file),
+            LocalInput::ImageNotCopied(file, why) => {
+                CopyHandler::of(parts).image_not_copied(file, why);
+            }
+            LocalInput::CopiesFound(found) => parts.copies.adopt(found),
+            LocalInput::Loaded(rank, number, bytes) => {
+                MoveOrderHandler::of(parts).loaded(rank, number, bytes);
+            }
+            LocalInput::NotLoaded(rank, number, why) => {
+                MoveOrderHandler::of(parts).not_loaded(rank, number, why);
+            }
+            LocalInput::MoveBytes(bytes) => out.report(MoveMessage::Bytes(bytes)),
+            LocalInput::LookedUp(from, message) => {
+                LookupHandler::of(parts).hear_lookup(from, message);
+            }
+            LocalInput::Probed(host, message) => ProbeHandler::of(parts).probed(host, message),
+            LocalInput::NoConnection(host, why) => ProbeHandler::of(parts).no_connection(host, why),
+            LocalInput::Leave(millis) => LeavingHandler::of(parts).leave_within(millis),
+            LocalInput::Health(health) => HostEndHandler::of(parts).health(health),
+            LocalInput::LogsUsed(all) => out.report(LogMessage::Used(all)),
+            LocalInput::Tick => self.tick(out),
+            LocalInput::Swept => HostEndHandler::of(parts).swept(),
+        }
+    }
+
+    /// A message of a rank.
+    fn said(
+        &mut self,
+        rank: Rank,
+        incarnation: Incarnation,
+        pid: u32,
+        message: ToManager,
+        out: &mut LocalOut,
+    ) {
+        let parts = &mut self.parts(out);
+        match message {
+            ToManager::LookUp { rank: of, least } => {
+                let instance = parts.processes.instance(rank, incarnation);
+                LookupHandler::of(parts).looks_up(instance, of, least);
+            }
+            ToManager::Waits { ranks, any } => ProbeHandler::of(parts).rank_waits(ranks, any),
+            message => RankMessageHandler::of(parts).said(rank, incarnation, pid, message),
+        }
+    }
+
+    /// A process ends, or is out of the way.
+    fn process_ends(&mut self, input: LocalInput, out: &mut LocalOut) {
+        let (now, holds) = (out.now, self.course.hold);
+        let parts = &mut self.parts(out);
+        match input {
             LocalInput::Closed(rank, incarnation) => {
-                self.event(rank, incarnation, effects, |process, number| {
-                    process.closed(now, number)
-                });
+                let closed = |process: &mut RankProcess, number| process.closed(now, number);
+                ExitHandler::of(parts).event(rank, incarnation, closed);
             }
             // Without recovery, nobody has anything to begin before the status is known.
-            LocalInput::ExitDetected(..) if !self.hold => {}
-            LocalInput::ExitDetected(rank, incarnation) => {
-                self.event(rank, incarnation, effects, RankProcess::exit_detected);
+            LocalInput::ExitDetected(rank, incarnation) if holds => {
+                ExitHandler::of(parts).event(rank, incarnation, RankProcess::exit_detected);
             }
             LocalInput::ChildEnded(rank, incarnation, end) => {
-                let news = self.processes.child_ended(now, rank, incarnation, end);
-                self.tell_any(news, effects);
+                let news = parts.processes.child_ended(now, rank, incarnation, end);
+                out.report_any(news);
             }
             LocalInput::CallerEnded(rank, incarnation, end) => {
-                self.event(rank, incarnation, effects, |process, number| {
+                ExitHandler::of(parts).event(rank, incarnation, |process, number| {
                     process.caller_ended(now, end, number)
                 });
             }
-            LocalInput::Retired(rank, incarnation) => self.has_retired(rank, incarnation, effects),
-            LocalInput::Probed(host, message) => self.probed(now, host, message, effects),
-            LocalInput::NoConnection(host, failure) => self.no_connection(host, failure),
-            LocalInput::Leave(millis) => self.leave_within(now, millis, effects),
-            LocalInput::Health(health) => self.health(health, effects),
-            LocalInput::LogsUsed(all) => self.tell(LogMessage::Used(all), effects),
-            LocalInput::Tick => self.tick(now, effects),
-            LocalInput::Swept => self.swept(effects),
-            input => self.step_of_image(input, effects),
-        }
-        self.sweep_when_empty(effects);
-    }
-
-    /// An input about images and their files.
-    fn step_of_image(&mut self, input: LocalInput, effects: &mut Vec<LocalEffect>) {
-        match input {
-            LocalInput::ImageEnded(rank, image) => self.image_ended(rank, image, None, effects),
-            LocalInput::ImageGivenUp(rank, image, why) => {
-                self.image_ended(rank, image, Some(why), effects);
+            LocalInput::Retired(rank, incarnation) => {
+                ProcessHandler::of(parts).has_retired(rank, incarnation);
             }
-            LocalInput::ImageStored(rank, image) => self.image_stored(rank, image, effects),
-            LocalInput::ImageNotStored(rank, image, why) => {
-                self.image_not_stored(rank, image, why, effects);
-            }
-            LocalInput::ImageCopied(file) => self.image_copied(file, effects),
-            LocalInput::ImageNotCopied(file, why) => self.image_not_copied(file, why, effects),
-            LocalInput::Loaded(rank, number, bytes) => self.loaded(rank, number, bytes, effects),
-            LocalInput::NotLoaded(rank, number, why) => {
-                self.not_loaded(rank, number, why, effects);
-            }
-            LocalInput::MoveBytes(bytes) => self.tell(MoveMessage::Bytes(bytes), effects),
-            LocalInput::CopiesFound(found) => self.copies.adopt(found),
             _ => {}
         }
     }
 
+    /// An image ends, or is in a file, or can't be.
+    fn image_changes(&mut self, input: LocalInput, out: &mut LocalOut) {
+        let parts = &mut self.parts(out);
+        let mut images = ImageHandler::of(parts);
+        match input {
+            LocalInput::ImageEnded(rank, image) => images.image_ended(rank, image, None),
+            LocalInput::ImageGivenUp(rank, image, why) => {
+                images.image_ended(rank, image, Some(why));
+            }
+            LocalInput::ImageStored(rank, image) => images.image_stored(rank, image),
+            LocalInput::ImageNotStored(rank, image, why) => {
+                images.image_not_stored(rank, image, why);
+            }
+            _ => {}
+        }
+    }
+
+    /// Looks at the clock for all that waits for it.
+    fn tick(&mut self, out: &mut LocalOut) {
+        let parts = &mut self.parts(out);
+        LookupHandler::of(parts).ask_again();
+        ProbeHandler::of(parts).probe_tick();
+        LeavingHandler::of(parts).leaving_tick();
+        OverdueHandler::of(parts).recovery_waits();
+        HostEndHandler::of(parts).kill_when_due();
+        ExitHandler::of(parts).judge_due();
+    }
+
+    /// An order of central, or the lease for which earlier orders have waited.
+    fn order_or_grant(&mut self, order: ToLocal, out: &mut LocalOut) {
+        let ToLocal::Granted { number } = order else {
+            return self.order(order, out);
+        };
+        if LeaseHandler::of(&mut self.parts(out)).granted(number) {
+            ProcessHandler::of(&mut self.parts(out)).take_over();
+            for order in self.lease.take_orders() {
+                self.order(order, out);
+            }
+            SignalHandler::of(&mut self.parts(out)).pass_held_signal();
+        }
+    }
+
     /// An order of central.
-    pub(super) fn order(&mut self, now: Time, order: ToLocal, effects: &mut Vec<LocalEffect>) {
+    fn order(&mut self, order: ToLocal, out: &mut LocalOut) {
         let present = self.processes.generation();
+        let phase = self.course.phase.clone();
+        let parts = &mut self.parts(out);
         match order {
-            ToLocal::Leave { .. }
-            | ToLocal::Copy { .. }
-            | ToLocal::Unload { .. }
-            | ToLocal::WriteImages { .. } => self.order_of_files(order, effects),
+            ToLocal::Leave { keeps_files } => HostEndHandler::of(parts).leave(keeps_files),
+            ToLocal::Copy { members, epoch } => CopyHandler::of(parts).copy_image(members, epoch),
+            ToLocal::Unload { rank } => VacateHandler::of(parts).unload(rank),
+            ToLocal::WriteImages { ranks, epoch } => {
+                ImageHandler::of(parts).write_images(epoch, &ranks);
+            }
             // The asking central manager has not received it.
-            ToLocal::Report | ToLocal::End { .. } | ToLocal::Kill
-                if self.phase == LocalPhase::Done =>
-            {
-                self.tell(HostMessage::Done, effects);
+            ToLocal::Report | ToLocal::End { .. } | ToLocal::Kill if phase == LocalPhase::Done => {
+                out.report(HostMessage::Done);
             }
-            ToLocal::Granted { number } => self.granted(now, number, effects),
             ToLocal::Spawn { .. } | ToLocal::Restore { .. } => {
-                self.order_processes(now, order, effects);
+                self.order_processes(order, out);
             }
-            ToLocal::Start { .. } | ToLocal::Begin { .. } => self.order_to_begin(order, effects),
+            ToLocal::Start { .. } | ToLocal::Begin { .. } => self.order_to_begin(order, out),
             ToLocal::Move { .. }
             | ToLocal::Load { .. }
             | ToLocal::Stay { .. }
             | ToLocal::Vacate { .. }
-            | ToLocal::Update { .. } => self.order_of_move(now, order, effects),
+            | ToLocal::Update { .. } => MoveOrderHandler::of(parts).order(order),
             ToLocal::RegionsNumber { .. } | ToLocal::RegionsCommitted { .. } => {
-                self.order_of_regions(order, effects);
+                RankRegionHandler::of(parts).order(order);
             }
             ToLocal::Checkpoint { .. }
             | ToLocal::CheckpointRanks { .. }
             | ToLocal::Commit { .. }
-            | ToLocal::CommitGroup { .. } => self.order_of_checkpoint(order, effects),
-            ToLocal::CanNotLeave => self.can_not_leave(effects),
-            ToLocal::Release { instance } => self.processes.release(instance),
+            | ToLocal::CommitGroup { .. } => self.order_of_checkpoint(order, out),
+            ToLocal::CanNotLeave => LeavingHandler::of(parts).can_not_leave(),
+            ToLocal::Release { instance } => parts.processes.release(instance),
             ToLocal::AllFinalized { generation } if generation == present => {
-                self.all_finalized(effects);
+                RankMessageHandler::of(parts).all_finalized();
             }
-            ToLocal::Signal { signal } => self.pass_signal(signal, effects),
-            ToLocal::End { why }
-                if matches!(self.phase, LocalPhase::Idle | LocalPhase::Running) =>
-            {
-                self.end(now, why, effects);
+            ToLocal::Signal { signal } => SignalHandler::of(parts).pass_signal(signal),
+            ToLocal::End { why } if matches!(phase, LocalPhase::Idle | LocalPhase::Running) => {
+                HostEndHandler::of(parts).end(why);
             }
-            ToLocal::Kill => self.kill(effects),
-            ToLocal::Watch(order) => self.watch_order(now, order, effects),
-            ToLocal::Report => self.report(effects),
-            ToLocal::Acknowledged { instance } => self.processes.acknowledged(instance),
-            // Stale news of an older generation, or an order that came twice.
-            ToLocal::AllFinalized { .. } | ToLocal::End { .. } => {}
+            ToLocal::Kill => HostEndHandler::of(parts).kill(),
+            ToLocal::Watch(order) => ProbeHandler::of(parts).watch_order(order),
+            ToLocal::Report => ReportHandler::of(parts).report(),
+            ToLocal::Acknowledged { instance } => parts.processes.acknowledged(instance),
+            // Stale news of an older generation, or an order that came twice. A lease is no order.
+            ToLocal::AllFinalized { .. } | ToLocal::End { .. } | ToLocal::Granted { .. } => {}
         }
     }
 
     /// An order about checkpoints: of which ranks take images, and which of these count.
-    fn order_of_checkpoint(&mut self, order: ToLocal, effects: &mut Vec<LocalEffect>) {
-        let present = self.processes.generation();
+    fn order_of_checkpoint(&mut self, order: ToLocal, out: &mut LocalOut) {
+        let parts = &mut self.parts(out);
+        let present = parts.processes.generation();
         match order {
             ToLocal::Checkpoint { generation, epoch } if generation == present => {
-                self.request_images(generation, epoch, |_| true, effects);
+                ImageHandler::of(parts).request_images(generation, epoch, |_| true);
             }
             ToLocal::CheckpointRanks {
                 generation,
@@ -156,14 +250,14 @@ impl Local {
                 ranks,
             } if generation == present => {
                 let is_asked = |rank: Rank| ranks.contains(&rank);
-                self.request_images(generation, epoch, is_asked, effects);
+                ImageHandler::of(parts).request_images(generation, epoch, is_asked);
             }
             ToLocal::Commit {
                 generation,
                 epochs,
                 abandoned,
-            } if generation == present || self.has_only_images(generation) => {
-                self.commit(epochs, abandoned, effects);
+            } if generation == present || ImageHandler::of(parts).has_only_images(generation) => {
+                ImageHandler::of(parts).commit(epochs, abandoned);
             }
             ToLocal::CommitGroup {
                 generation,
@@ -171,54 +265,22 @@ impl Local {
                 epoch,
                 released,
             } if generation == present => {
-                self.commit_group(&ranks, (epoch, released), effects);
+                ImageHandler::of(parts).commit_group(&ranks, (epoch, released));
             }
             // Stale news of an older generation.
             _ => {}
         }
     }
 
-    /// All ranks have registered: those of this host begin, with the table or ahead of it.
-    fn order_to_begin(&mut self, order: ToLocal, effects: &mut Vec<LocalEffect>) {
-        let present = self.processes.generation();
-        let runs = self.phase == LocalPhase::Running;
-        match order {
-            ToLocal::Start {
-                generation,
-                table,
-                image,
-            } if generation == present && runs => {
-                self.take_table(generation, table, image, effects);
-            }
-            ToLocal::Begin {
-                generation,
-                process_map,
-                image,
-            } if generation == present && runs => {
-                self.begin_without_table(generation, process_map, image, effects);
-            }
-            // An older generation.
-            _ => {}
-        }
-    }
-
-    /// An order about files of images, or about the end of this host.
-    fn order_of_files(&mut self, order: ToLocal, effects: &mut Vec<LocalEffect>) {
-        match order {
-            ToLocal::Leave { keeps_files } => self.leave(keeps_files, effects),
-            ToLocal::Copy { members, epoch } => self.copy_image(members, epoch, effects),
-            ToLocal::Unload { rank } => self.unload(rank, effects),
-            ToLocal::WriteImages { ranks, epoch } => self.write_images(epoch, &ranks, effects),
-            _ => {}
-        }
-    }
-
     /// An order to make processes of ranks.
-    fn order_processes(&mut self, now: Time, order: ToLocal, effects: &mut Vec<LocalEffect>) {
-        let present = self.processes.generation();
-        let runs = self.phase == LocalPhase::Running;
+    fn order_processes(&mut self, order: ToLocal, out: &mut LocalOut) {
+        let parts = &mut self.parts(out);
+        let present = parts.processes.generation();
+        let runs = parts.course.runs();
         match order {
-            ToLocal::Spawn { .. } if self.phase == LocalPhase::Idle => self.begin(order, effects),
+            ToLocal::Spawn { .. } if parts.course.phase == LocalPhase::Idle => {
+                ProcessHandler::of(parts).begin(order)
+            }
             // An older order to start waited for the lease when this host reported that no rank was
             // there, and was carried out since.
             ToLocal::Spawn {
@@ -229,7 +291,7 @@ impl Local {
                 ..
             } if runs && generation > present => {
                 let from = from.map(ImageId::Checkpoint);
-                self.restore(now, generation, (from, ranks), moved, effects);
+                ProcessHandler::of(parts).restore(generation, (from, ranks), moved);
             }
             ToLocal::Restore {
                 generation,
@@ -237,10 +299,35 @@ impl Local {
                 ranks,
                 moved,
             } if runs && generation >= present => {
-                self.restore(now, generation, (from, ranks), moved, effects);
+                ProcessHandler::of(parts).restore(generation, (from, ranks), moved);
             }
-            ToLocal::Restore { .. } if self.lease.awaits() => self.lease.come_back(order),
+            ToLocal::Restore { .. } if parts.lease.awaits() => parts.lease.come_back(order),
             // It came twice.
+            _ => {}
+        }
+    }
+
+    /// All ranks have registered: those of this host begin, with the table or ahead of it.
+    fn order_to_begin(&mut self, order: ToLocal, out: &mut LocalOut) {
+        let parts = &mut self.parts(out);
+        let present = parts.processes.generation();
+        let runs = parts.course.runs();
+        match order {
+            ToLocal::Start {
+                generation,
+                table,
+                image,
+            } if generation == present && runs => {
+                StartHandler::of(parts).take_table(generation, table, image);
+            }
+            ToLocal::Begin {
+                generation,
+                process_map,
+                image,
+            } if generation == present && runs => {
+                StartHandler::of(parts).begin_without_table(generation, process_map, image);
+            }
+            // An older generation.
             _ => {}
         }
     }

@@ -1,95 +1,42 @@
 //! A large job: ranks start without the table, and ask for the cards that they need.
 
+use super::exits::ExitHandler;
 use super::host_lookups::HostLookups;
-use super::host_state::Local;
+use super::host_parts::HostParts;
 use super::inputs::LocalEffect;
+use super::local_out::LocalOut;
+use super::move_images::MoveImages;
+use super::process_table::ProcessTable;
 use crate::broadcast::Peer;
+use crate::handler_keys::handler;
 use crate::lookup::{self, Directory, LookupMessage};
-use crate::manager_messages::{Cause, ProcessInstance, Stage, Time};
-use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use crate::manager_messages::{Cause, ProcessInstance, Stage};
+use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_wire::FromManager;
 use rejoin_wire::ProcessMap;
-use std::sync::Arc;
 
-impl Local {
-    /// Ranks of this host look cards up, in a job of so many ranks. `position` is the place of this
-    /// host in the tree; without a tree, any number.
-    pub fn use_lookups(&mut self, position: usize, size: u32) {
-        self.lookups = Some(HostLookups::new(Some(position), size));
+handler! {
+    /// Where ranks are, of which ranks and other managers ask.
+    LookupHandler of HostParts {
+        processes: &'a mut ProcessTable,
+        moves: &'a MoveImages,
+        lookups: &'a mut Option<HostLookups>,
+        out: &'a mut LocalOut,
     }
+}
 
-    /// All ranks have registered: those that wait for that continue, the table may come later.
-    pub(super) fn begin_without_table(
-        &mut self,
-        generation: Generation,
-        process_map: ProcessMap,
-        image: Option<Epoch>,
-        effects: &mut Vec<LocalEffect>,
-    ) {
-        if self.opens_directory(generation, &process_map, effects) {
-            let cards = self.processes.iter();
-            let cards = cards.filter_map(|p| Some((p.instance().rank, p.card()?.clone())));
-            let begin = FromManager::Begin {
-                generation,
-                process_map,
-                cards: cards.collect(),
-                image,
-            };
-            self.start(begin, effects);
+impl LookupHandler<'_> {
+    fn exits(&mut self) -> ExitHandler<'_> {
+        ExitHandler {
+            processes: self.processes,
+            out: self.out,
         }
-    }
-
-    /// The table is there.
-    pub(super) fn take_table(
-        &mut self,
-        generation: Generation,
-        table: Vec<(Incarnation, Arc<BusinessCard>)>,
-        image: Option<Epoch>,
-        effects: &mut Vec<LocalEffect>,
-    ) {
-        let fits = |l: &HostLookups| table.len() == l.size() as usize;
-        if !self.lookups.as_ref().is_some_and(fits) {
-            let own = |(incarnation, card)| (incarnation, Arc::unwrap_or_clone(card));
-            let start = FromManager::Start {
-                generation,
-                table: table.into_iter().map(own).collect(),
-                image,
-            };
-            return self.start(start, effects);
-        }
-        if self.processes.iter().any(|process| process.waits()) {
-            // For data that is not in the table, other hosts should ask central.
-            let process_map = ProcessMap::of(&table, |_| usize::MAX);
-            self.begin_without_table(generation, process_map, image, effects);
-        }
-        let mut wanted = Vec::new();
-        if let Some(directory) = self.directory() {
-            for (rank, (incarnation, card)) in (0..).map(Rank).zip(table) {
-                directory.learn(generation, rank, incarnation, card, &mut wanted);
-            }
-        }
-        self.pass_on(wanted, effects);
-        if let Some(lookups) = &mut self.lookups {
-            lookups.completed(generation);
-        }
-    }
-
-    /// Ranks of this host have begun, and the table of their generation has not come.
-    pub(super) fn lacks_table(&self) -> bool {
-        let generation = self.processes.generation();
-        let lookups = self.lookups.as_ref();
-        lookups.is_some_and(|lookups| lookups.lacks_table(generation))
     }
 
     /// From here on the managers to ask are known. `false`: this host's ranks get the table, or the
     /// process map is of another job.
-    fn opens_directory(
-        &mut self,
-        generation: Generation,
-        process_map: &ProcessMap,
-        effects: &mut Vec<LocalEffect>,
-    ) -> bool {
-        let Some(lookups) = &mut self.lookups else {
+    pub fn opens_directory(&mut self, generation: Generation, process_map: &ProcessMap) -> bool {
+        let Some(lookups) = self.lookups.as_mut() else {
             return false;
         };
         let Some(directory) = lookups.open(process_map) else {
@@ -107,17 +54,12 @@ impl Local {
                 directory.learn(generation, rank, incarnation, card, &mut wanted);
             }
         }
-        self.pass_on(wanted, effects);
+        self.pass_on(wanted);
         true
     }
 
     /// A rank of this host has registered, maybe in a new generation.
-    pub(super) fn learn_of(
-        &mut self,
-        instance: ProcessInstance,
-        card: BusinessCard,
-        effects: &mut Vec<LocalEffect>,
-    ) {
+    pub fn learn_of(&mut self, instance: ProcessInstance, card: BusinessCard) {
         let mut wanted = Vec::new();
         if let Some(directory) = self.directory() {
             let ProcessInstance {
@@ -127,18 +69,11 @@ impl Local {
             } = instance;
             directory.learn(generation, rank, incarnation, card, &mut wanted);
         }
-        self.pass_on(wanted, effects);
+        self.pass_on(wanted);
     }
 
     /// A rank of this host asks where another is.
-    pub(super) fn looks_up(
-        &mut self,
-        now: Time,
-        instance: ProcessInstance,
-        rank: Rank,
-        least: Incarnation,
-        effects: &mut Vec<LocalEffect>,
-    ) {
+    pub fn looks_up(&mut self, instance: ProcessInstance, rank: Rank, least: Incarnation) {
         let process = self.processes.find(instance.rank, instance.incarnation);
         let Some(process) = process.filter(|process| !process.state().is_retiring()) else {
             return;
@@ -152,29 +87,23 @@ impl Local {
                 format!("it asked where rank {rank} is, in a job of {size}")
             }
             (Some(directory), _) => {
-                directory.ask(now, instance.rank, rank, least, &mut wanted);
-                return self.pass_on(wanted, effects);
+                directory.ask(self.out.now, instance.rank, rank, least, &mut wanted);
+                return self.pass_on(wanted);
             }
             (None, _) => {
                 format!("it asked where rank {rank} is before the start, or has the table")
             }
         };
-        self.fail(
+        self.exits().fail(
             instance.rank,
             instance.incarnation,
             Cause::Misbehaved { why },
-            effects,
         );
     }
 
     /// Another manager asks, or answers.
-    pub(super) fn hear_lookup(
-        &mut self,
-        now: Time,
-        from: Peer,
-        message: LookupMessage,
-        effects: &mut Vec<LocalEffect>,
-    ) {
+    pub fn hear_lookup(&mut self, from: Peer, message: LookupMessage) {
+        let now = self.out.now;
         let mut wanted = Vec::new();
         match (self.directory(), &message) {
             (Some(directory), _) => directory.hear(now, from, message, &mut wanted),
@@ -185,7 +114,7 @@ impl Local {
             }
             (None, _) => {}
         }
-        self.pass_on(wanted, effects);
+        self.pass_on(wanted);
     }
 
     /// The answer from this host's own data.
@@ -216,23 +145,26 @@ impl Local {
     }
 
     /// Questions that were not answered are asked again.
-    pub(super) fn ask_again(&mut self, now: Time, effects: &mut Vec<LocalEffect>) {
+    pub fn ask_again(&mut self) {
+        let now = self.out.now;
         let mut wanted = Vec::new();
         if let Some(directory) = self.directory() {
             directory.tick(now, &mut wanted);
         }
-        self.pass_on(wanted, effects);
+        self.pass_on(wanted);
     }
 
-    fn directory(&mut self) -> Option<&mut Directory> {
+    /// Where ranks are, once the managers to ask are known.
+    pub fn directory(&mut self) -> Option<&mut Directory> {
         self.lookups.as_mut()?.directory()
     }
 
-    fn pass_on(&self, wanted: Vec<lookup::LookupEffect>, effects: &mut Vec<LocalEffect>) {
+    /// Carries out what the directory wants.
+    pub fn pass_on(&mut self, wanted: Vec<lookup::LookupEffect>) {
         for effect in wanted {
             match effect {
                 lookup::LookupEffect::Send(to, message) => {
-                    effects.push(LocalEffect::LookUp(to, message))
+                    self.out.push(LocalEffect::LookUp(to, message))
                 }
                 lookup::LookupEffect::Tell(mut to, rank, incarnation, card) => {
                     // A rank that was restored meanwhile asks again.
@@ -244,7 +176,7 @@ impl Local {
                             incarnation,
                             card,
                         };
-                        effects.push(LocalEffect::Ranks(to, card));
+                        self.out.push(LocalEffect::Ranks(to, card));
                     }
                 }
             }

@@ -1,23 +1,68 @@
 //! Messages of ranks, and the answers that several of them wait for.
 
-use super::host_state::Local;
+use super::checkpoint_messages::ImageHandler;
+use super::copy_table::CopyTable;
+use super::exits::ExitHandler;
+use super::host_course::HostCourse;
+use super::host_lookups::HostLookups;
+use super::host_parts::HostParts;
+use super::image_table::ImageTable;
 use super::inputs::LocalEffect;
+use super::local_out::LocalOut;
+use super::lookups::LookupHandler;
+use super::move_images::MoveImages;
+use super::process_table::ProcessTable;
+use super::region_messages::RankRegionHandler;
+use crate::handler_keys::handler;
 use crate::manager_messages::{
     Cause, ImageMessage, LogMessage, ProcessInstance, ProcessMessage, Stage, ToCentral,
 };
 use rejoin_channel_table::{Incarnation, Rank};
 use rejoin_wire::{FromManager, MOST_COUNTERS, ToManager, VERSION};
 
-impl Local {
+handler! {
+    /// Messages of the ranks of this host.
+    RankMessageHandler of HostParts {
+        course: &'a HostCourse,
+        processes: &'a mut ProcessTable,
+        moves: &'a MoveImages,
+        images: &'a mut ImageTable,
+        copies: &'a mut CopyTable,
+        lookups: &'a mut Option<HostLookups>,
+        out: &'a mut LocalOut,
+    }
+}
+
+impl RankMessageHandler<'_> {
+    fn images(&mut self) -> ImageHandler<'_> {
+        ImageHandler {
+            course: self.course,
+            processes: self.processes,
+            images: self.images,
+            copies: self.copies,
+            moves: self.moves,
+            out: self.out,
+        }
+    }
+
+    fn cards(&mut self) -> LookupHandler<'_> {
+        LookupHandler {
+            processes: self.processes,
+            moves: self.moves,
+            lookups: self.lookups,
+            out: self.out,
+        }
+    }
+
+    fn exits(&mut self) -> ExitHandler<'_> {
+        ExitHandler {
+            processes: self.processes,
+            out: self.out,
+        }
+    }
+
     /// A rank sent this message.
-    pub(super) fn said(
-        &mut self,
-        rank: Rank,
-        incarnation: Incarnation,
-        pid: u32,
-        message: ToManager,
-        effects: &mut Vec<LocalEffect>,
-    ) {
+    pub fn said(&mut self, rank: Rank, incarnation: Incarnation, pid: u32, message: ToManager) {
         let instance = self.processes.instance(rank, incarnation);
         let Some(process) = self
             .processes
@@ -25,39 +70,45 @@ impl Local {
             .filter(|process| !process.state().is_retiring())
         else {
             if let ToManager::Imaged { image, .. } = message {
-                effects.push(LocalEffect::DropImage(rank, image));
+                self.out.push(LocalEffect::DropImage(rank, image));
             }
             return;
         };
         let stage = process.stage();
         match message {
             ToManager::Imaged { .. } | ToManager::NotImaged { .. } => {
-                self.said_of_image(instance, stage, message, effects);
+                self.images().said_of_image(instance, stage, message);
             }
             ToManager::Checkpoint { after } if stage == Stage::Registered => {
-                self.asked_for(instance, after, effects);
+                self.images().asked_for(instance, after);
             }
             ToManager::WantFiles { .. } | ToManager::LogIsWhole if stage >= Stage::Registered => {
-                self.said_of_log(instance, &message, effects);
+                self.said_of_log(instance, &message);
             }
             ToManager::Register { .. } if stage == Stage::Spawned => {
-                self.register(instance, pid, message, effects);
+                self.register(instance, pid, message);
             }
             ToManager::AskRegionsNumber { .. } | ToManager::RegionsStored { .. }
                 if stage == Stage::Registered =>
             {
-                self.said_of_regions(instance, message, effects);
+                RankRegionHandler {
+                    processes: self.processes,
+                    out: self.out,
+                }
+                .said_of_regions(instance, message);
             }
             ToManager::Note { important, text } => {
-                effects.push(LocalEffect::Note(rank, important, one_line(&text)));
+                self.out
+                    .push(LocalEffect::Note(rank, important, one_line(&text)));
             }
             ToManager::Finalizing if stage == Stage::Registered => {
                 process.finalizing();
-                self.tell(ProcessMessage::Finalizing { instance }, effects);
+                self.out.report(ProcessMessage::Finalizing { instance });
             }
             ToManager::Counters { counters } if stage == Stage::Finalized => {
                 let counters = presentable(counters);
-                self.tell(ProcessMessage::Counters { instance, counters }, effects);
+                self.out
+                    .report(ProcessMessage::Counters { instance, counters });
             }
             ToManager::Leave if stage == Stage::Finalized => process.leaves(),
             ToManager::Abort { .. }
@@ -75,34 +126,25 @@ impl Local {
             | ToManager::StoreReceived { .. }
             | ToManager::SignalLater { .. }
             | ToManager::Orphan { .. }
-            | ToManager::Leave => self.fail(rank, incarnation, cause_of(message, stage), effects),
+            | ToManager::Leave => self
+                .exits()
+                .fail(rank, incarnation, cause_of(message, stage)),
         }
     }
 
     /// A rank says something about the messages that it retains.
-    fn said_of_log(
-        &mut self,
-        instance: ProcessInstance,
-        message: &ToManager,
-        effects: &mut Vec<LocalEffect>,
-    ) {
+    fn said_of_log(&mut self, instance: ProcessInstance, message: &ToManager) {
         let news = match *message {
             ToManager::WantFiles { of } => {
                 ToCentral::Image(ImageMessage::FilesWanted { instance, of })
             }
             _ => ToCentral::Log(LogMessage::Whole { instance }),
         };
-        self.tell(news, effects);
+        self.out.report(news);
     }
 
     /// The process that called `MPI_Init` is there.
-    fn register(
-        &mut self,
-        instance: ProcessInstance,
-        pid: u32,
-        message: ToManager,
-        effects: &mut Vec<LocalEffect>,
-    ) {
+    fn register(&mut self, instance: ProcessInstance, pid: u32, message: ToManager) {
         let ToManager::Register {
             rank: said,
             incarnation: also,
@@ -116,17 +158,19 @@ impl Local {
         };
         let (rank, incarnation) = (instance.rank, instance.incarnation);
         if let Some(why) = unfit(said, also, version, instance) {
-            return self.fail(rank, incarnation, Cause::Misbehaved { why }, effects);
+            return self
+                .exits()
+                .fail(rank, incarnation, Cause::Misbehaved { why });
         }
         let Some(process) = self.processes.find(rank, incarnation) else {
             return;
         };
         if process.register(pid, card.clone(), limits) {
-            effects.push(LocalEffect::Watch(rank, incarnation, pid));
+            self.out.push(LocalEffect::Watch(rank, incarnation, pid));
         }
         // A move may be given up, and its process never starts: an update tells of it.
         if !self.moves.is_arrival(rank) {
-            self.learn_of(instance, card.clone(), effects);
+            self.cards().learn_of(instance, card.clone());
         }
         let news = ToCentral::Process(ProcessMessage::Registered {
             instance,
@@ -134,30 +178,17 @@ impl Local {
             card,
             limits,
         });
-        self.tell(news, effects);
-    }
-
-    /// Every rank has registered: those that wait for that continue.
-    pub(super) fn start(&mut self, start: FromManager, effects: &mut Vec<LocalEffect>) {
-        let mut to = self
-            .processes
-            .listening(&[Stage::Registered, Stage::Finalizing]);
-        to.retain(|rank| {
-            let process = self.processes.of_mut(*rank);
-            process.is_some_and(|process| process.stop_waiting())
-        });
-        effects.push(LocalEffect::Ranks(to, start));
-        self.discard_retired(effects);
+        self.out.report(news);
     }
 
     /// Every rank is in `MPI_Finalize`.
-    pub(super) fn all_finalized(&mut self, effects: &mut Vec<LocalEffect>) {
+    pub fn all_finalized(&mut self) {
         let generation = self.processes.generation();
         let to = self.processes.listening(&[Stage::Finalizing]);
         for process in self.processes.iter_mut() {
             process.all_finalized();
         }
-        effects.push(LocalEffect::Ranks(
+        self.out.push(LocalEffect::Ranks(
             to,
             FromManager::AllFinalized { generation },
         ));
@@ -221,7 +252,7 @@ fn unfit(
 }
 
 /// Keeps the last line on the terminal one line, whatever a program says.
-pub(super) fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     text.chars()
         .take(400)
         .map(|c| if c.is_control() { ' ' } else { c })

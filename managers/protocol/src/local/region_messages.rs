@@ -1,25 +1,36 @@
 //! Checkpoints of registered memory: what the ranks of this host wait for, and central's answers.
 
-use super::host_state::Local;
+use super::host_parts::HostParts;
 use super::inputs::LocalEffect;
+use super::local_out::LocalOut;
+use super::process_table::ProcessTable;
 use super::rank_process::RankProcess;
+use crate::handler_keys::handler;
 use crate::manager_messages::{ProcessInstance, RegionMessage, Stage, ToCentral, ToLocal};
 use crate::region_commits::RegionEpochs;
 use rejoin_channel_table::{Epoch, Rank};
 use rejoin_wire::{FromManager, ToManager};
 
-impl Local {
+handler! {
+    /// Checkpoints of registered memory, for ranks of this host.
+    RankRegionHandler of HostParts {
+        processes: &'a mut ProcessTable,
+        out: &'a mut LocalOut,
+    }
+}
+
+impl RankRegionHandler<'_> {
     /// Central's answers to ranks that store their registered memory.
-    pub(super) fn order_of_regions(&mut self, order: ToLocal, effects: &mut Vec<LocalEffect>) {
+    pub fn order(&mut self, order: ToLocal) {
         let present = self.processes.generation();
         match order {
             ToLocal::RegionsNumber {
                 generation,
                 rank,
                 epoch,
-            } if generation == present => self.number_regions(rank, epoch, effects),
+            } if generation == present => self.number_regions(rank, epoch),
             ToLocal::RegionsCommitted { generation, epochs } if generation == present => {
-                self.regions_committed(epochs, effects);
+                self.regions_committed(epochs);
             }
             // Stale news of an older generation.
             _ => {}
@@ -28,12 +39,7 @@ impl Local {
 
     /// A rank's program stores its registered memory. The driver has told mpirun of what is stored,
     /// in its place among the output.
-    pub(super) fn said_of_regions(
-        &mut self,
-        instance: ProcessInstance,
-        message: ToManager,
-        effects: &mut Vec<LocalEffect>,
-    ) {
+    pub fn said_of_regions(&mut self, instance: ProcessInstance, message: ToManager) {
         let Some(process) = self.processes.find(instance.rank, instance.incarnation) else {
             return;
         };
@@ -48,22 +54,22 @@ impl Local {
             }
             _ => return,
         };
-        self.tell(news, effects);
+        self.out.report(news);
     }
 
     /// The number for which a rank's program waits.
-    fn number_regions(&mut self, rank: Rank, epoch: Epoch, effects: &mut Vec<LocalEffect>) {
+    fn number_regions(&mut self, rank: Rank, epoch: Epoch) {
         let generation = self.processes.generation();
         let process = self.processes.of_mut(rank);
         // A second answer came, after a question that a new central manager has repeated.
         if process.is_some_and(|process| process.regions().number.take().is_some()) {
             let number = FromManager::RegionsNumber { generation, epoch };
-            effects.push(LocalEffect::Ranks(vec![rank], number));
+            self.out.push(LocalEffect::Ranks(vec![rank], number));
         }
     }
 
     /// Every rank has stored its registered memory.
-    fn regions_committed(&mut self, epochs: RegionEpochs, effects: &mut Vec<LocalEffect>) {
+    fn regions_committed(&mut self, epochs: RegionEpochs) {
         let Some(newest) = epochs.newest else {
             return;
         };
@@ -84,7 +90,7 @@ impl Local {
                 newest,
                 before: epochs.before,
             };
-            effects.push(LocalEffect::Ranks(to, committed));
+            self.out.push(LocalEffect::Ranks(to, committed));
         }
     }
 }

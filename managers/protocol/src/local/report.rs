@@ -1,28 +1,56 @@
 //! The report of this host's state to a restarted central manager.
 
-use super::host_state::{Local, LocalPhase};
-use super::inputs::LocalEffect;
+use super::host_course::{HostCourse, LocalPhase};
+use super::host_lookups::HostLookups;
+use super::host_parts::HostParts;
+use super::host_rollback::HostRollback;
+use super::image_table::ImageTable;
+use super::local_out::LocalOut;
+use super::move_images::MoveImages;
+use super::process_table::ProcessTable;
 use super::rank_process::RankProcess;
+use crate::handler_keys::handler;
 use crate::manager_messages::{RankReport, Report, Stage, ToCentral};
 use crate::region_commits::RegionWait;
 use rejoin_channel_table::{Incarnation, Rank};
 
-impl Local {
+handler! {
+    /// The report to a restarted central manager.
+    ReportHandler of HostParts {
+        course: &'a HostCourse,
+        processes: &'a ProcessTable,
+        restore: &'a HostRollback,
+        moves: &'a MoveImages,
+        images: &'a mut ImageTable,
+        lookups: &'a Option<HostLookups>,
+        out: &'a mut LocalOut,
+    }
+}
+
+impl ReportHandler<'_> {
     /// Reports the whole state, including all earlier messages.
-    pub(super) fn report(&mut self, effects: &mut Vec<LocalEffect>) {
-        if self.phase == LocalPhase::Over {
+    pub fn report(&mut self) {
+        if self.course.phase == LocalPhase::Over {
             return;
         }
         self.images.resumed();
         let report = Report {
-            generation: (self.phase != LocalPhase::Idle).then_some(self.processes.generation()),
-            signalled: self.signalled,
+            generation: (self.course.phase != LocalPhase::Idle)
+                .then_some(self.processes.generation()),
+            signalled: self.course.signalled,
             lacks_table: self.lacks_table(),
             ranks: self.rank_reports(),
             loads: self.moves.loads(),
             exits: self.processes.exits(),
         };
-        self.tell(ToCentral::Report(Box::new(report)), effects);
+        self.out.report(ToCentral::Report(Box::new(report)));
+    }
+
+    /// Ranks of this host have begun, and the table of their generation has not come.
+    fn lacks_table(&self) -> bool {
+        let generation = self.processes.generation();
+        let lookups = self.lookups.as_ref();
+        lookups.is_some_and(|lookups| lookups.lacks_table(generation))
     }
 
     /// In rank order: the ranks with processes, and those that are to come.
@@ -55,7 +83,10 @@ impl Local {
 
     fn report_of(&self, process: &RankProcess) -> RankReport {
         let instance = process.instance();
-        let ordered = self.ordered(instance.rank).unwrap_or_default();
+        let ordered = self
+            .restore
+            .latest(instance.rank, self.processes)
+            .unwrap_or_default();
         let mut said = RankReport {
             card: process.card().cloned(),
             limits: process.limits(),

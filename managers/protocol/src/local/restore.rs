@@ -3,31 +3,114 @@
 //! No new process sends before all old ones are stopped. A process that was stopped in the middle
 //! of a write must not end that write beside its successor.
 
-use super::host_rollback::LocalRestore;
-use super::host_state::Local;
+use super::copy_table::CopyTable;
+use super::host_course::{HostCourse, LocalPhase};
+use super::host_lease::HostLease;
+use super::host_parts::HostParts;
+use super::host_rollback::{HostRollback, LocalRestore};
+use super::image_table::ImageTable;
 use super::inputs::LocalEffect;
-use super::instance_state::InstanceState;
+use super::local_out::LocalOut;
+use super::move_images::MoveImages;
+use super::process_table::ProcessTable;
 use super::rank_process::RankProcess;
-use super::recovery_wait::{Awaited, WaitDuty};
-use crate::manager_messages::{Cause, MovedRank, ProcessInstance, ProcessMessage, Time, ToCentral};
+use super::vacated::VacateHandler;
+use crate::handler_keys::handler;
+use crate::manager_messages::{MovedRank, ProcessInstance, ProcessMessage, ToLocal};
+use crate::signal_numbers::{KILL, TERM};
 use rejoin_channel_table::{Generation, ImageId, Incarnation, Rank};
 
-impl Local {
+handler! {
+    /// Processes of ranks that begin, or come back.
+    ProcessHandler of HostParts {
+        course: &'a mut HostCourse,
+        processes: &'a mut ProcessTable,
+        restore: &'a mut HostRollback,
+        moves: &'a mut MoveImages,
+        images: &'a mut ImageTable,
+        copies: &'a mut CopyTable,
+        lease: &'a mut HostLease,
+        out: &'a mut LocalOut,
+    }
+}
+
+impl ProcessHandler<'_> {
+    fn vacates(&mut self) -> VacateHandler<'_> {
+        VacateHandler {
+            processes: self.processes,
+            moves: self.moves,
+            images: self.images,
+            out: self.out,
+        }
+    }
+
+    /// The job begins on this host, as soon as anything may run here.
+    pub fn begin(&mut self, order: ToLocal) {
+        let starts = matches!(&order, ToLocal::Spawn { ranks, .. } if !ranks.is_empty());
+        if starts && self.lease.is_suspended() {
+            return self.lease.postpone(order);
+        }
+        let ToLocal::Spawn {
+            generation,
+            ranks,
+            hold,
+            from,
+            moved,
+        } = order
+        else {
+            return;
+        };
+        self.course.phase = LocalPhase::Running;
+        self.course.hold = hold;
+        self.take_in(moved, (from.map(ImageId::Checkpoint), &[]));
+        if let Some(epoch) = from {
+            self.images
+                .continue_from(epoch, ranks.iter().map(|(rank, _)| *rank));
+        }
+        self.processes.begin(generation, ranks, from.is_some());
+        let instances = self.processes.iter().map(|process| process.instance());
+        self.out
+            .effects
+            .extend(instances.map(|instance| match from {
+                None => LocalEffect::Spawn(instance),
+                Some(epoch) => LocalEffect::Restore(instance, ImageId::Checkpoint(epoch)),
+            }));
+    }
+
+    /// A process was started.
+    pub fn spawned(&mut self, rank: Rank, incarnation: Incarnation, pid: u32) {
+        if let Some(process) = self.processes.find(rank, incarnation) {
+            process.started(self.out.now, pid);
+            let instance = self.processes.instance(rank, incarnation);
+            self.out.report(ProcessMessage::Spawned { instance, pid });
+        }
+        if self.lease.is_suspended() {
+            // It was on its way when the lease ended.
+            self.out.push(LocalEffect::StopAll);
+        }
+        // A process that was being started when all got the order to end has not received it.
+        match self.course.phase {
+            LocalPhase::Ending(Some(_)) => self.out.push(LocalEffect::SignalAll(TERM)),
+            LocalPhase::Ending(None) => self.out.push(LocalEffect::SignalAll(KILL)),
+            _ => {}
+        }
+    }
+
     /// Central's order. One that comes before the last was carried out replaces it.
-    pub(super) fn restore(
+    pub fn restore(
         &mut self,
-        now: Time,
         generation: Generation,
         (from, mut ranks): (Option<ImageId>, Vec<(Rank, Incarnation)>),
         moved: Vec<MovedRank>,
-        effects: &mut Vec<LocalEffect>,
     ) {
         // One that came before, from a central manager that has died since.
-        ranks.retain(|(rank, incarnation)| self.ordered(*rank) < Some(*incarnation));
+        ranks.retain(|(rank, incarnation)| {
+            self.restore.latest(*rank, self.processes) < Some(*incarnation)
+        });
         if ranks.is_empty() {
             return;
         }
-        self.take_in(moved, (from, &ranks), effects);
+        self.take_in(moved, (from, &ranks));
         // Others that come back alone, too, do so still.
         let adds = generation == self.processes.generation();
         if !adds {
@@ -37,14 +120,14 @@ impl Local {
         for (rank, _) in &ranks {
             // What is loaded is used, or a vacated rank drops it.
             self.moves.unload(*rank);
-            self.drop_images_of_move(*rank, effects);
+            self.vacates().drop_images_of_move(*rank);
             if let Some(process) = self.processes.of_mut(*rank) {
                 process.set_leaves_host(false);
-                if process.state_mut().retire(now) {
+                if process.state_mut().retire(self.out.now) {
                     let ProcessInstance {
                         rank, incarnation, ..
                     } = process.instance();
-                    effects.push(LocalEffect::Retire(rank, incarnation));
+                    self.out.push(LocalEffect::Retire(rank, incarnation));
                 }
             }
         }
@@ -54,16 +137,15 @@ impl Local {
             from,
         });
         self.restore.order(ordered.collect(), adds);
-        self.take_over(effects);
+        self.take_over();
     }
 
     /// Ranks of a lost host are ranks of this one from now on, if they are not yet. One that has
     /// moved here before may come `back` from a file of another host as well.
-    pub(super) fn take_in(
+    fn take_in(
         &mut self,
         moved: Vec<MovedRank>,
         (from, back): (Option<ImageId>, &[(Rank, Incarnation)]),
-        effects: &mut Vec<LocalEffect>,
     ) {
         for moved in moved {
             let process = self.processes.of(moved.rank);
@@ -78,34 +160,22 @@ impl Local {
                     // Also if an earlier process of the rank is still on its way out.
                     self.images.add_stored(moved.rank, image);
                 }
-                effects.push(LocalEffect::TakeIn(moved, from));
+                self.out.push(LocalEffect::TakeIn(moved, from));
             }
         }
     }
 
-    /// The incarnation of a rank that was last ordered.
-    pub(super) fn ordered(&self, rank: Rank) -> Option<Incarnation> {
-        let present = self.processes.of(rank);
-        let present = present.map(|process| process.instance().incarnation);
-        self.restore.to_come(rank).chain(present).max()
-    }
-
     /// A process is out of the way.
-    pub(super) fn has_retired(
-        &mut self,
-        rank: Rank,
-        incarnation: Incarnation,
-        effects: &mut Vec<LocalEffect>,
-    ) {
+    pub fn has_retired(&mut self, rank: Rank, incarnation: Incarnation) {
         let process = self.processes.find(rank, incarnation);
         if process.is_some_and(|process| process.state_mut().has_retired()) {
-            self.leave_vacated(effects);
-            self.take_over(effects);
+            self.vacates().leave_vacated();
+            self.take_over();
         }
     }
 
     /// Once all are out of the way, their successors begin. Nothing begins without a lease.
-    pub(super) fn take_over(&mut self, effects: &mut Vec<LocalEffect>) {
+    pub fn take_over(&mut self) {
         let is_delayed = self.processes.iter().any(|p| p.state().delays_successor());
         if is_delayed || self.lease.is_suspended() {
             return;
@@ -131,87 +201,11 @@ impl Local {
                 }
             }
             match from {
-                None => effects.push(LocalEffect::Spawn(instance)),
+                None => self.out.push(LocalEffect::Spawn(instance)),
                 // If the image is gone, the driver says so. It must know of the instance, because
                 // the instance may have to retire for an earlier checkpoint.
-                Some(image) => effects.push(LocalEffect::Restore(instance, image)),
+                Some(image) => self.out.push(LocalEffect::Restore(instance, image)),
             }
-        }
-    }
-
-    /// The job ends: no successor comes any more.
-    pub(super) fn cancel_restore(&mut self) {
-        self.restore.cancel();
-        let states = self.processes.iter_mut().map(RankProcess::state_mut);
-        states.for_each(InstanceState::stop_waits);
-    }
-
-    /// Tells the user of processes that a rollback waits for, or may have to. After a bound, it
-    /// tells central that the rank does not come back.
-    pub(super) fn recovery_waits(&mut self, now: Time, effects: &mut Vec<LocalEffect>) {
-        let suspended = self.lease.is_suspended() || self.halted;
-        let mut due = Vec::new();
-        for process in self.processes.iter_mut() {
-            if suspended {
-                process.state_mut().suspended(now);
-            }
-            let duty = process.state_mut().recovery_wait_due(now);
-            let leaves = process.leaves_host();
-            let awaited = |awaited| match awaited {
-                Awaited::Stop if leaves => Awaited::Departure,
-                other => other,
-            };
-            let duty = duty.map(|(which, duty)| (awaited(which), duty));
-            due.extend(duty.map(|duty| (process.instance(), process.pid(), duty)));
-        }
-        for (instance, pid, (awaited, duty)) in due {
-            let (rank, incarnation) = (instance.rank, instance.incarnation);
-            let missing = awaited.missing();
-            let (WaitDuty::Note(seconds) | WaitDuty::End(seconds)) = duty;
-            let process = match pid {
-                0 => "its process".to_string(),
-                pid => format!("its process {pid}"),
-            };
-            let text = format!("{process} {missing}, for {seconds} s");
-            match (duty, awaited) {
-                (WaitDuty::Note(_), Awaited::Departure) => {
-                    effects.push(LocalEffect::Waits(rank, text));
-                }
-                (WaitDuty::Note(_), _) => {
-                    let text = format!("the recovery waits: {text}");
-                    effects.push(LocalEffect::Waits(rank, text));
-                }
-                (WaitDuty::End(_), Awaited::Registration) => {
-                    let cause = Cause::NotStarted { why: text };
-                    self.fail(rank, incarnation, cause, effects);
-                }
-                (WaitDuty::End(_), Awaited::Stop) => {
-                    let successor = self.ordered(rank).unwrap_or(incarnation);
-                    let news = ToCentral::Process(ProcessMessage::Failed {
-                        instance: self.processes.instance(rank, successor),
-                        pid: 0,
-                        cause: Cause::NotStarted { why: text },
-                    });
-                    self.tell(news, effects);
-                }
-                // Of a rank that is elsewhere, this host knows no successor.
-                (WaitDuty::End(_), Awaited::Departure) => {
-                    let news = ToCentral::Process(ProcessMessage::Failed {
-                        instance: self.processes.instance(rank, incarnation),
-                        pid: 0,
-                        cause: Cause::NotStopped { why: text },
-                    });
-                    self.tell(news, effects);
-                }
-            }
-        }
-    }
-
-    /// Ends the processes whose successors have all begun; until then that would only keep the
-    /// cores busy with taking down memory.
-    pub(super) fn discard_retired(&mut self, effects: &mut Vec<LocalEffect>) {
-        for (rank, incarnation) in self.restore.take_retired() {
-            effects.push(LocalEffect::Discard(rank, incarnation));
         }
     }
 }

@@ -1,0 +1,34 @@
+//! The parts of a host's state, and the keys that each handler gets to them.
+//!
+//! A handler is a struct of references: its fields are all that it may read or change. Handlers
+//! stand above each other, and none calls one above it: `ExitHandler`, `DepartureHandler`; then
+//! `LookupHandler`, `ImageHandler`, `ProcessHandler`; then `StartHandler`, `MoveOrderHandler`,
+//! `HostEndHandler`; then `RankMessageHandler`, `LeaseHandler`. `CopyHandler`, `LeavingHandler`,
+//! `ProbeHandler`, `RankRegionHandler`, `ReportHandler` and `SignalHandler` call none.
+
+use super::copy_table::CopyTable;
+use super::host_course::HostCourse;
+use super::host_lease::HostLease;
+use super::host_lookups::HostLookups;
+use super::host_probes::HostProbes;
+use super::host_rollback::HostRollback;
+use super::image_table::ImageTable;
+use super::leave_time::LeaveTime;
+use super::local_out::LocalOut;
+use super::move_images::MoveImages;
+use super::process_table::ProcessTable;
+
+/// All parts, for one step.
+pub(super) struct HostParts<'a> {
+    pub course: &'a mut HostCourse,
+    pub processes: &'a mut ProcessTable,
+    pub restore: &'a mut HostRollback,
+    pub moves: &'a mut MoveImages,
+    pub images: &'a mut ImageTable,
+    pub copies: &'a mut CopyTable,
+    pub lease: &'a mut HostLease,
+    pub leaving: &'a mut Option<LeaveTime>,
+    pub lookups: &'a mut Option<HostLookups>,
+    pub probes: &'a mut Option<HostProbes>,
+    pub out: &'a mut LocalOut,
+}

@@ -1,0 +1,112 @@
+//! All ranks have registered: those of this host begin, with the table or ahead of it.
+
+use super::host_lookups::HostLookups;
+use super::host_parts::HostParts;
+use super::host_rollback::HostRollback;
+use super::inputs::LocalEffect;
+use super::local_out::LocalOut;
+use super::lookups::LookupHandler;
+use super::move_images::MoveImages;
+use super::process_table::ProcessTable;
+use crate::handler_keys::handler;
+use crate::manager_messages::Stage;
+use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
+use rejoin_wire::{FromManager, ProcessMap};
+use std::sync::Arc;
+
+handler! {
+    /// Ranks that begin.
+    StartHandler of HostParts {
+        processes: &'a mut ProcessTable,
+        restore: &'a mut HostRollback,
+        moves: &'a MoveImages,
+        lookups: &'a mut Option<HostLookups>,
+        out: &'a mut LocalOut,
+    }
+}
+
+impl StartHandler<'_> {
+    fn cards(&mut self) -> LookupHandler<'_> {
+        LookupHandler {
+            processes: self.processes,
+            moves: self.moves,
+            lookups: self.lookups,
+            out: self.out,
+        }
+    }
+
+    /// All ranks have registered: those that wait for that continue, the table may come later.
+    pub fn begin_without_table(
+        &mut self,
+        generation: Generation,
+        process_map: ProcessMap,
+        image: Option<Epoch>,
+    ) {
+        if self.cards().opens_directory(generation, &process_map) {
+            let cards = self.processes.iter();
+            let cards = cards.filter_map(|p| Some((p.instance().rank, p.card()?.clone())));
+            let begin = FromManager::Begin {
+                generation,
+                process_map,
+                cards: cards.collect(),
+                image,
+            };
+            self.start(begin);
+        }
+    }
+
+    /// The table is there.
+    pub fn take_table(
+        &mut self,
+        generation: Generation,
+        table: Vec<(Incarnation, Arc<BusinessCard>)>,
+        image: Option<Epoch>,
+    ) {
+        let fits = |l: &HostLookups| table.len() == l.size() as usize;
+        if !self.lookups.as_ref().is_some_and(fits) {
+            let own = |(incarnation, card)| (incarnation, Arc::unwrap_or_clone(card));
+            let start = FromManager::Start {
+                generation,
+                table: table.into_iter().map(own).collect(),
+                image,
+            };
+            return self.start(start);
+        }
+        if self.processes.iter().any(|process| process.waits()) {
+            // For data that is not in the table, other hosts should ask central.
+            let process_map = ProcessMap::of(&table, |_| usize::MAX);
+            self.begin_without_table(generation, process_map, image);
+        }
+        let mut wanted = Vec::new();
+        if let Some(directory) = self.cards().directory() {
+            for (rank, (incarnation, card)) in (0..).map(Rank).zip(table) {
+                directory.learn(generation, rank, incarnation, card, &mut wanted);
+            }
+        }
+        self.cards().pass_on(wanted);
+        if let Some(lookups) = self.lookups.as_mut() {
+            lookups.completed(generation);
+        }
+    }
+
+    /// Every rank has registered: those that wait for that continue.
+    fn start(&mut self, start: FromManager) {
+        let mut to = self
+            .processes
+            .listening(&[Stage::Registered, Stage::Finalizing]);
+        to.retain(|rank| {
+            let process = self.processes.of_mut(*rank);
+            process.is_some_and(|process| process.stop_waiting())
+        });
+        self.out.push(LocalEffect::Ranks(to, start));
+        self.discard_retired();
+    }
+
+    /// Ends the processes whose successors have all begun; until then that would only keep the
+    /// cores busy with taking down memory.
+    fn discard_retired(&mut self) {
+        for (rank, incarnation) in self.restore.take_retired() {
+            self.out.push(LocalEffect::Discard(rank, incarnation));
+        }
+    }
+}
