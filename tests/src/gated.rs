@@ -2,13 +2,11 @@
 
 use crate::folder::Folder;
 use crate::job::{Job, by_rank, times_back};
+use crate::limits::LIMIT;
 use crate::processes::{kill, wait_for};
 use crate::questions::rejoin;
 use crate::{Finished, Run, answers, finish, program};
 use std::process::Child;
-use std::time::Duration;
-
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// A job of four ranks that computes until its gate opens, and the path of the gate.
 pub struct Gated {

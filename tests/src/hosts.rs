@@ -15,6 +15,7 @@ mod shown_status;
 pub mod wide_link;
 
 use crate::folder::{binary_name, place};
+use crate::limits::SOON;
 use crate::processes::{eldest_of_each_rank, ends, wait_for};
 use crate::skip::skipped;
 use crate::{Run, prefix};
@@ -53,9 +54,6 @@ pub struct Hosts {
     hub: Host,
     hosts: Vec<Option<Host>>,
 }
-
-/// How long anything here may take.
-const SOON: Duration = Duration::from_secs(20);
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 

@@ -1,10 +1,10 @@
 //! A job from outside: its processes, and numbers from a seed to choose among them.
 
+use crate::limits::SOON;
 use crate::processes::{
     children, eldest_of_each_rank, is_alive, is_stopped, kill, lives, rank_of, wait_for,
 };
 use std::path::Path;
-use std::time::Duration;
 
 /// Numbers from a seed (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
 pub struct Numbers(pub u64);
@@ -56,7 +56,7 @@ impl Job {
     /// When the local manager does not come.
     pub fn unless_over(mpirun: u32, name: &str) -> Option<Job> {
         let mut local = None;
-        wait_for(Duration::from_secs(20), "the local manager", || {
+        wait_for(SOON, "the local manager", || {
             local = living_children(mpirun, "rejoin-local").first().copied();
             local.is_some() || !is_alive(mpirun)
         });
@@ -89,7 +89,7 @@ impl Job {
     /// When they do not come.
     pub fn fresh_ranks(&self, count: usize, seen: &mut Vec<u32>) -> Vec<u32> {
         let mut now = Vec::new();
-        wait_for(Duration::from_secs(30), "ranks that are back", || {
+        wait_for(SOON, "ranks that are back", || {
             now = self.ranks();
             now.retain(|pid| !seen.contains(pid));
             now.len() == count || !self.goes_on()
@@ -134,7 +134,7 @@ impl Job {
         // The loss of an image makes a new one within a millisecond, unless the rank is suspended.
         ranks.iter().for_each(|pid| kill(*pid, libc::SIGSTOP));
         for pid in &ranks {
-            wait_for(Duration::from_secs(30), "a rank that is suspended", || {
+            wait_for(SOON, "a rank that is suspended", || {
                 is_stopped(*pid) || !is_alive(*pid)
             });
         }

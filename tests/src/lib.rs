@@ -12,6 +12,7 @@ pub mod gated;
 pub mod hosts;
 pub mod installation;
 pub mod job;
+pub mod limits;
 #[cfg(feature = "models")]
 pub mod models;
 pub mod named_job;
@@ -24,6 +25,7 @@ pub mod spinner;
 pub mod torment;
 pub mod tracee;
 
+use crate::limits::LIMIT;
 pub use installation::{prefix, root};
 pub use programs::program;
 use std::process::{Child, Command, Output, Stdio};
@@ -48,7 +50,7 @@ impl Run {
         listening(&mut command);
         Self {
             command,
-            limit: Duration::from_secs(60),
+            limit: LIMIT,
         }
     }
 
@@ -58,7 +60,7 @@ impl Run {
         listening(&mut command);
         Self {
             command,
-            limit: Duration::from_secs(60),
+            limit: LIMIT,
         }
     }
 

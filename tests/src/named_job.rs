@@ -1,16 +1,11 @@
 //! Jobs with a name that lose all processes at once and are restarted.
 
 use crate::folder::Folder;
+use crate::limits::{LIMIT, SOON};
 use crate::processes::{all_gone, descendants, is_alive, kill, wait_for};
 use crate::{Finished, Run, finish, prefix, program};
 use std::path::PathBuf;
 use std::process::{Child, Command};
-use std::time::Duration;
-
-/// Each run ends long before this.
-const LIMIT: Duration = Duration::from_secs(60);
-/// Limit of a wait whose length does not matter.
-const SOON: Duration = Duration::from_secs(30);
 
 /// A job with a name, and its folder.
 pub struct NamedJob {

@@ -1,14 +1,12 @@
 //! Questions of a user to running jobs: `rejoin` with the run directory of a test, and metrics.
 
+use crate::limits::LIMIT;
 use crate::prefix;
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
-use std::time::Duration;
-
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs `rejoin`, which finds the jobs below this run directory.
 ///

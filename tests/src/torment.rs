@@ -3,14 +3,13 @@
 
 use crate::folder::Folder;
 use crate::job::{Job, Numbers, by_rank, times_back};
+use crate::limits::{LIMIT, SOON};
 use crate::processes::{all_gone, descendants, is_alive, kill, rank_of, wait_for};
 use crate::{Finished, Run, answers, finish, program};
 use std::path::PathBuf;
 use std::time::Duration;
 
 const RANKS: u32 = 4;
-/// Each run ends long before this.
-const LIMIT: Duration = Duration::from_secs(100);
 /// Ranks killed in one run, at most.
 const MOST: u32 = 40;
 /// Runs of one program at most to come to that.
@@ -181,7 +180,7 @@ fn survives(case: &Case, plain: &Plain, seed: u64) -> (u32, u64) {
             );
         }
     }
-    all_gone(&all, Duration::from_secs(20));
+    all_gone(&all, SOON);
     (killed, case.shows.map_or(0, |(name, _)| done.most(name)))
 }
 

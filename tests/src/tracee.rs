@@ -3,10 +3,9 @@
 //!
 //! All of it belongs to one thread of the test.
 
+use crate::limits::LIMIT;
 use std::time::{Duration, Instant};
 
-/// Within this time a process comes to its next system call, or ends.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at it.
 const PAUSE: Duration = Duration::from_micros(20);
 
@@ -128,7 +127,7 @@ impl Tracee {
     /// # Panics
     /// When it does not within a minute.
     pub fn wait(&mut self) -> Stop {
-        let stop = self.wait_until(Instant::now() + PATIENCE);
+        let stop = self.wait_until(Instant::now() + LIMIT);
         stop.unwrap_or_else(|| panic!("process {} makes no system call", self.pid))
     }
 
@@ -173,7 +172,7 @@ impl Drop for Tracee {
         }
         if !self.stopped {
             self.ask(libc::PTRACE_INTERRUPT, 0);
-            let end = Instant::now() + PATIENCE;
+            let end = Instant::now() + LIMIT;
             // If it does not stop in time, the end of this thread detaches it.
             while !self.stopped && !self.dead && self.wait_until(end).is_some() {}
         }

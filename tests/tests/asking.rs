@@ -3,6 +3,7 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::Job;
+use rejoin_tests::limits::LIMIT;
 use rejoin_tests::processes::{all_gone, descendants, is_alive, kill, wait_for};
 use rejoin_tests::questions::{asked, metrics, metrics_address, rejoin, status};
 use rejoin_tests::small_disk::with_small_disk;
@@ -16,8 +17,6 @@ use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-
-const LIMIT: Duration = Duration::from_secs(60);
 
 fn events(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap_or_default();

@@ -3,14 +3,12 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, times_back};
+use rejoin_tests::limits::{LIMIT, SOON};
 use rejoin_tests::processes::{is_alive, kill, rank_of, wait_for};
 use rejoin_tests::{Finished, Run, finish, prefix, program, root, skip};
 use std::path::Path;
 use std::process::Child;
-use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(60);
-const SOON: Duration = Duration::from_secs(30);
 const RANKS: usize = 3;
 
 const MODES: [&[&str]; 3] = [

@@ -3,14 +3,12 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, Numbers, by_rank, times_back};
+use rejoin_tests::limits::{LIMIT, SOON};
 use rejoin_tests::processes::{all_gone, descendants, is_asleep, is_pending, kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, prefix, program};
 use std::process::{Child, Command};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
-
-const LIMIT: Duration = Duration::from_secs(60);
-const SOON: Duration = Duration::from_secs(20);
 
 fn back(options: &[&str]) -> Run {
     let all = ["--tag-output", "-n", "3"];

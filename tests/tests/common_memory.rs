@@ -3,6 +3,7 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, times_back};
+use rejoin_tests::limits::{LIMIT, SOON};
 use rejoin_tests::processes::{is_alive, kill, wait_for};
 use rejoin_tests::torment::{Case, program_survives};
 use rejoin_tests::{Finished, Run, finish, program};
@@ -12,10 +13,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(60);
-const SOON: Duration = Duration::from_secs(20);
 const RANKS: usize = 3;
 
 #[test]

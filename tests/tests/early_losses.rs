@@ -2,7 +2,8 @@
 //! job begins anew on the hosts that are left. Root is needed, as in `hosts`.
 
 use rejoin_tests::hosts::Hosts;
-use rejoin_tests::hosts::job::{Job, SOON, good, lines};
+use rejoin_tests::hosts::job::{Job, good, lines};
+use rejoin_tests::limits::SOON;
 use rejoin_tests::processes::{all_gone, kill};
 use rejoin_tests::{Finished, Run, finish, hosts, program};
 use serde_json::Value;

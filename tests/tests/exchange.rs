@@ -2,12 +2,11 @@
 
 use rejoin_tests::hosts::Hosts;
 use rejoin_tests::job::Numbers;
+use rejoin_tests::limits::SOON;
 use rejoin_tests::processes::{is_alive, kill, lives, wait_for};
 use rejoin_tests::{Finished, Run, finish, program};
 use std::path::PathBuf;
 use std::time::Duration;
-
-const SOON: Duration = Duration::from_secs(30);
 
 /// Two ranks on each of two hosts, one after the other on each or in turns.
 const ORDERS: [&[&str]; 2] = [&[], &["--map-by", "node"]];

@@ -1,16 +1,13 @@
 //! Jobs that have stored their state and continue without a host; root is needed, as in `hosts`.
 
 use rejoin_tests::hosts::acts::{acts, assert_apart};
-use rejoin_tests::hosts::job::{Job, SOON, good, lines};
+use rejoin_tests::hosts::job::{Job, good, lines};
 use rejoin_tests::hosts::{Cut, Hosts};
+use rejoin_tests::limits::SOON;
 use rejoin_tests::processes::{all_gone, children, kill, wait_for};
 use rejoin_tests::{Run, hosts, program};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// For how long a host looks for mpirun when nothing else is said (`--host-patience`).
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// No image of `beside` goes to files, so that a lost host ends the launch.
 const NO_FILES: &[&str] = &["quiet"];
@@ -188,7 +185,7 @@ fn no_rank_of_a_cut_off_host_acts_beside_its_successor() {
     assert_eq!(left.len(), 2, "they are suspended, and were not killed");
     hosts.heal();
     // Hosts that come back learn that they are replaced, or find no job if it has ended by then.
-    all_gone(&left, PATIENCE + SOON);
+    all_gone(&left, SOON + SOON);
     let done = job.end();
     good(&done);
     assert_apart(&beside.acts, 2..4, "h2", "h3");

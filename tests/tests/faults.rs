@@ -3,6 +3,7 @@
 
 use rejoin_tests::fault_notes::{Notes, Struck};
 use rejoin_tests::job::{Job, by_rank, times_back};
+use rejoin_tests::limits::LIMIT;
 use rejoin_tests::processes::{all_gone, is_alive, kill, wait_for};
 use rejoin_tests::tracee::{Stop, Tracee};
 use rejoin_tests::{Finished, Run, finish, program};
@@ -10,9 +11,6 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 const RANKS: u32 = 4;
-/// Limit of a wait whose length does not matter.
-const LIMIT: Duration = Duration::from_secs(60);
-
 /// Loss of a rank, which brings a job to further points.
 const LOSS: &str = "commit-sent:2=rank-1";
 const TWIN: &str = "commit-sent:2=twin-1";

@@ -2,8 +2,9 @@
 //! others replace them. Root is needed, as in `hosts`.
 
 use rejoin_tests::hosts::acts::{acts, assert_apart};
-use rejoin_tests::hosts::job::{Job, SOON, good};
+use rejoin_tests::hosts::job::{Job, good};
 use rejoin_tests::hosts::{Cut, Hosts};
+use rejoin_tests::limits::SOON;
 use rejoin_tests::processes::{all_gone, kill, state, wait_for};
 use rejoin_tests::{hosts, program};
 use std::path::PathBuf;

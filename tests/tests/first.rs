@@ -2,14 +2,12 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, times_back};
+use rejoin_tests::limits::{LIMIT, SOON};
 use rejoin_tests::processes::{kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, program};
 use std::time::Duration;
 
 const TRANSPORTS: [&str; 2] = ["shm", "tcp"];
-const LIMIT: Duration = Duration::from_secs(60);
-const SOON: Duration = Duration::from_secs(20);
-
 /// The longest time that a message took, of all ranks, in milliseconds.
 fn worst(done: &Finished) -> u64 {
     assert!(done.output.status.success(), "{}", done.text());

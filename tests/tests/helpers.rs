@@ -3,11 +3,10 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, by_rank, times_back};
+use rejoin_tests::limits::LIMIT;
 use rejoin_tests::processes::{is_alive, kill, wait_for};
 use rejoin_tests::{Run, finish, program};
-use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(60);
 const RANKS: usize = 3;
 
 fn of(way: &str, options: &[&str], gate: &str) -> Run {

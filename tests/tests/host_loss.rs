@@ -1,13 +1,13 @@
 //! Hosts that are lost, and jobs that continue elsewhere from the images of their processes. Root
 //! is needed, as in `hosts`.
 
-use rejoin_tests::hosts::job::{Job, SOON, good, lines};
+use rejoin_tests::hosts::job::{Job, good, lines};
 use rejoin_tests::hosts::{Cut, Hosts};
+use rejoin_tests::limits::{LIMIT, SOON};
 use rejoin_tests::processes::{all_gone, descendants, kill};
 use rejoin_tests::{Finished, Run, finish, hosts, program};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 fn images(hosts: &Hosts) -> PathBuf {
     let images = hosts.folder().join("images");
@@ -404,7 +404,7 @@ fn a_job_is_restarted_on_other_numbers_of_hosts() {
         job = named(&hosts, &images, &["--host", place, "--restart=night"]).start();
     }
     std::fs::write(&gate, "").expect("the gate");
-    let done = finish(job, Duration::from_secs(60), "a restarted job");
+    let done = finish(job, LIMIT, "a restarted job");
     good(&done);
     seen.extend(whole_lines(&done));
     let of_all = |lines: &[String]| -> Vec<String> {
@@ -439,7 +439,7 @@ fn kill_all(
     for signal in [libc::SIGSTOP, libc::SIGKILL] {
         all.iter().for_each(|pid| kill(*pid, signal));
     }
-    let done = finish(job, Duration::from_secs(60), "a job that was killed");
+    let done = finish(job, LIMIT, "a job that was killed");
     for host in 1..=count {
         all_gone(&hosts.processes(host, name), SOON);
     }
@@ -468,7 +468,7 @@ fn ranks_that_share_memory_are_restarted_on_one_host_only() {
         committed(&images) > before + 1
     });
     std::fs::write(&gate, "").expect("the gate");
-    let done = finish(job, Duration::from_secs(60), "a restarted job");
+    let done = finish(job, LIMIT, "a restarted job");
     good(&done);
     let right = done.stdout().matches("all sums were right").count();
     assert_eq!(right, 4, "{}", done.text());

@@ -1,8 +1,9 @@
 //! Jobs over several hosts, which are process trees in namespaces of their own; root is needed.
 
-use rejoin_tests::hosts::job::{Job, SOON, good, lines};
+use rejoin_tests::hosts::job::{Job, good, lines};
 use rejoin_tests::hosts::{Cut, Hosts};
 use rejoin_tests::job::Numbers;
+use rejoin_tests::limits::SOON;
 use rejoin_tests::processes::{all_gone, children, kill, lives, state, wait_for};
 use rejoin_tests::{finish, hosts, program};
 use std::io::Write;

@@ -2,12 +2,11 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, by_rank};
+use rejoin_tests::limits::LIMIT;
 use rejoin_tests::processes::wait_for;
 use rejoin_tests::{Run, finish, program};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(60);
 /// Bytes of each half of the stream.
 const HALF: u64 = 100 << 20;
 /// A rank with nothing in its log has a smaller file.

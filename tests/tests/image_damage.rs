@@ -7,6 +7,7 @@ use rejoin_image_format::{
 };
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, Numbers};
+use rejoin_tests::limits::{LIMIT, SOON};
 use rejoin_tests::processes::{is_alive, kill, wait_for};
 use rejoin_tests::{Run, finish, prefix, program};
 use std::io::Read as _;
@@ -15,9 +16,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
-const SOON: Duration = Duration::from_secs(20);
 const RANK: u32 = 1;
 
 /// Two images of rank 1 of a job that has ended, and its program. The later one refers to the
@@ -79,7 +78,7 @@ impl Sample {
         });
         let later = std::fs::read(files().pop().expect("two images")).expect("the second image");
         std::fs::write(&gate, "").expect("the gate");
-        let done = finish(child, Duration::from_secs(60), "the job");
+        let done = finish(child, LIMIT, "the job");
         assert!(done.output.status.success(), "{}", done.text());
         let page = bytes.first_chunk().expect("a page");
         let header = ImageHeader::decode(page, bytes.len() as u64).expect("a header");

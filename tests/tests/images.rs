@@ -3,6 +3,7 @@
 use rejoin_image_format::{ImageHeader, SavedTable};
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, by_rank, happened, times_back};
+use rejoin_tests::limits::{LIMIT, SOON};
 use rejoin_tests::processes::{is_alive, kill, rank_of, wait_for};
 use rejoin_tests::small_disk::{fill_disk, with_small_disk};
 use rejoin_tests::{Finished, Run, finish, prefix, program};
@@ -11,9 +12,6 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 const RANKS: usize = 3;
-const LIMIT: Duration = Duration::from_secs(60);
-const SOON: Duration = Duration::from_secs(20);
-
 fn of(name: &str, options: &[&str], args: &[&str]) -> Run {
     with_arguments(Run::raw::<&str>([]), name, options, args)
 }

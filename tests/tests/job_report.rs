@@ -2,15 +2,13 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::Job;
+use rejoin_tests::limits::LIMIT;
 use rejoin_tests::processes::{kill, wait_for};
 use rejoin_tests::skip::skipped;
 use rejoin_tests::{Run, finish, prefix, program};
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::Duration;
-
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// A browser without a window, from Debian.
 const BROWSER: &str = "chromium-headless-shell";

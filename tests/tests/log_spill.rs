@@ -5,15 +5,12 @@ use rejoin_tests::folder::Folder;
 use rejoin_tests::hosts;
 use rejoin_tests::hosts::job::{Job as HostJob, good, lines};
 use rejoin_tests::job::{Job, by_rank};
+use rejoin_tests::limits::{LIMIT, SOON};
 use rejoin_tests::processes::{is_alive, wait_for};
 use rejoin_tests::small_disk::{fill_disk, with_small_disk};
 use rejoin_tests::torment::{Case, program_survives};
 use rejoin_tests::{Run, finish, program};
 use std::path::PathBuf;
-use std::time::Duration;
-
-const LIMIT: Duration = Duration::from_secs(60);
-const SOON: Duration = Duration::from_secs(20);
 
 /// A job of four ranks that each retain a megabyte in memory, with `more` options.
 fn sort(more: &[&str], rounds: &str) -> Run {

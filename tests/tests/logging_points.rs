@@ -7,12 +7,11 @@ use rejoin_tests::hosts::Hosts;
 use rejoin_tests::hosts::job::Job as HostJob;
 use rejoin_tests::hosts::moves::Points;
 use rejoin_tests::job::{Job, times_back};
+use rejoin_tests::limits::LIMIT;
 use rejoin_tests::processes::{cpu_time, kill, rank_of, wait_for};
 use rejoin_tests::questions::asking;
 use rejoin_tests::{Run, finish, program};
 use std::time::Duration;
-
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// The way of determinants to memory of another host: a rank has asked for it, and they are there.
 const POINTS: [&str; 2] = ["determinants-asked", "determinants-stored"];

@@ -2,11 +2,9 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::Job;
+use rejoin_tests::limits::LIMIT;
 use rejoin_tests::processes::{kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, program};
-use std::time::Duration;
-
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// Memory is always short, and images that hold 50 MiB or more are given up.
 const SHORT: (&str, &str) = ("REJOIN_TEST_MEMORY", "1000000000000000,52428800");

@@ -1,9 +1,9 @@
 //! Messages to programs that violate the standard, and the end of their jobs.
 
+use rejoin_tests::limits::{LIMIT, SOON};
 use rejoin_tests::processes::{is_asleep, kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, program};
 use std::io::{BufRead, BufReader};
-use std::time::Duration;
 
 fn misuse(way: &str) -> Finished {
     Run::new(2, program("misuse")).arg(way).output()
@@ -39,7 +39,7 @@ fn an_abort_before_or_after_mpi_gives_its_code() {
 #[test]
 fn a_watchdog_thread_ends_a_job_that_waits_in_finalize() {
     let run = Run::new(2, program("misuse")).arg("watchdog");
-    let done = run.limit(Duration::from_secs(30)).output();
+    let done = run.limit(SOON).output();
     ended_with(done, 8, "called MPI_Abort on MPI_COMM_WORLD with code 8");
 }
 
@@ -95,12 +95,10 @@ fn an_abort_in_a_signal_handler_ends_the_job_with_its_code() {
     out.read_line(&mut line).expect("a line");
     let rank = line.trim().parse().expect("a pid");
     // There is nothing to wait for but in MPI.
-    wait_for(Duration::from_secs(30), "a rank that waits", || {
-        is_asleep(rank)
-    });
+    wait_for(SOON, "a rank that waits", || is_asleep(rank));
     kill(rank, libc::SIGALRM);
     let says = "called MPI_Abort with code 9 in a signal handler, inside another call of MPI";
-    let done = finish(child, Duration::from_secs(60), "a signal");
+    let done = finish(child, LIMIT, "a signal");
     ended_with(done, 9, says);
     let done = ends_with(
         "signal-malloc",

@@ -2,9 +2,10 @@
 //! Root is needed, as in `hosts`.
 
 use rejoin_tests::hosts::Hosts;
-use rejoin_tests::hosts::job::{Job, SOON, good, lines};
+use rejoin_tests::hosts::job::{Job, good, lines};
 use rejoin_tests::hosts::moves::{done, right, undisturbed};
 use rejoin_tests::job::Numbers;
+use rejoin_tests::limits::SOON;
 use rejoin_tests::processes::{all_gone, kill, rank_of};
 use rejoin_tests::{Finished, Run, hosts, program};
 use std::io::Write as _;

@@ -3,9 +3,10 @@
 //! (1 by default).
 
 use rejoin_tests::hosts::Hosts;
-use rejoin_tests::hosts::job::{Job, SOON, good, lines};
+use rejoin_tests::hosts::job::{Job, good, lines};
 use rejoin_tests::hosts::moves::{Migration, Points, done, rejoin, right};
 use rejoin_tests::job::Numbers;
+use rejoin_tests::limits::SOON;
 use rejoin_tests::processes::{all_gone, descendants, kill};
 use rejoin_tests::torment::number;
 use rejoin_tests::{Finished, Run, finish, hosts, program};

@@ -4,8 +4,9 @@
 //! in `hosts`.
 
 use rejoin_tests::hosts::Hosts;
-use rejoin_tests::hosts::job::{Job, SOON};
+use rejoin_tests::hosts::job::Job;
 use rejoin_tests::hosts::moves::{LOADER, Migration, POINTS, Points, right};
+use rejoin_tests::limits::SOON;
 use rejoin_tests::processes::{all_reaped, is_alive, is_stopped, kill, wait_for};
 use rejoin_tests::{Finished, hosts};
 use std::time::Instant;

@@ -3,10 +3,11 @@
 //! is needed, as in `hosts`.
 
 use rejoin_image_format::{HEADER_LENGTH, ImageHeader};
-use rejoin_tests::hosts::job::{Job, SOON};
+use rejoin_tests::hosts::job::Job;
 use rejoin_tests::hosts::memory_limit::MemoryLimit;
 use rejoin_tests::hosts::moves::{Migration, Points, done, rejoin, right, undisturbed};
 use rejoin_tests::hosts::{Cut, Hosts};
+use rejoin_tests::limits::SOON;
 use rejoin_tests::processes::wait_for;
 use rejoin_tests::{Finished, Run, hosts, program};
 use std::fs::{self, File};

@@ -3,8 +3,9 @@
 
 use rejoin_tests::hosts;
 use rejoin_tests::hosts::Hosts;
-use rejoin_tests::hosts::job::{Job, SOON};
+use rejoin_tests::hosts::job::Job;
 use rejoin_tests::hosts::moves::{Migration, undisturbed};
+use rejoin_tests::limits::SOON;
 use rejoin_tests::processes::wait_for;
 use serde_json::{Value, json};
 

@@ -3,9 +3,10 @@
 
 use rejoin_tests::hosts;
 use rejoin_tests::hosts::Hosts;
-use rejoin_tests::hosts::job::{Job, SOON, good, lines};
+use rejoin_tests::hosts::job::{Job, good, lines};
 use rejoin_tests::hosts::moves::{done, undisturbed};
 use rejoin_tests::job::Numbers;
+use rejoin_tests::limits::SOON;
 use rejoin_tests::processes::{all_gone, is_alive, kill, state, wait_for};
 
 /// A health command of all hosts, which runs the script of a host if it has one.

@@ -3,12 +3,11 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, by_rank, times_back};
+use rejoin_tests::limits::LIMIT;
 use rejoin_tests::processes::{is_alive, kill, wait_for};
 use rejoin_tests::torment::{Case, program_survives};
 use rejoin_tests::{Finished, Run, finish, prefix, program, root, skip};
 use std::time::Duration;
-
-const LIMIT: Duration = Duration::from_secs(60);
 
 #[test]
 fn what_waits_in_pipes_and_socket_pairs_is_there_again() {

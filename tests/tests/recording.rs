@@ -1,13 +1,12 @@
 //! Recordings of ranks: each runs again alone, and what it does not do again is named.
 
 use rejoin_tests::folder::Folder;
+use rejoin_tests::limits::LIMIT;
 use rejoin_tests::processes::{descendants, kill, rank_of, wait_for};
 use rejoin_tests::small_disk::with_small_disk;
 use rejoin_tests::{Finished, Run, finish, listening, prefix, program};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-
-const LIMIT: Duration = Duration::from_secs(120);
 
 fn rejoin(arguments: &[&str]) -> Command {
     let mut command = Command::new(prefix().join("bin/rejoin"));

@@ -3,13 +3,12 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, Numbers, times_back};
+use rejoin_tests::limits::LIMIT;
 use rejoin_tests::processes::{is_alive, kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, program};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
-
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// The files of a rank, oldest first.
 fn files(folder: &Path, rank: u32) -> Vec<PathBuf> {

@@ -2,14 +2,12 @@
 //! from the files.
 
 use rejoin_tests::job::{happened, times_back};
+use rejoin_tests::limits::{LIMIT, SOON};
 use rejoin_tests::named_job::NamedJob;
 use rejoin_tests::processes::{descendants, kill, wait_for};
 use rejoin_tests::{Run, finish, program};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-const LIMIT: Duration = Duration::from_secs(60);
-const SOON: Duration = Duration::from_secs(30);
 
 #[test]
 fn a_job_whose_processes_are_all_killed_twice_continues_by_its_name() {

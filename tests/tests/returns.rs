@@ -3,6 +3,7 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, Numbers, times_back};
+use rejoin_tests::limits::{LIMIT, SOON};
 use rejoin_tests::processes::{eldest_of_each_rank, is_alive, kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, program};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,9 +12,6 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 const RANKS: &str = "3";
-const LIMIT: Duration = Duration::from_secs(60);
-const SOON: Duration = Duration::from_secs(20);
-
 fn back(options: &[&str], args: &[&str]) -> Run {
     let mut all = vec!["--tag-output", "-n", RANKS];
     for usual in [["--checkpoint-interval", "0.1"], ["--max-restarts", "1000"]] {

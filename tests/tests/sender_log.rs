@@ -6,6 +6,7 @@
 use rejoin_tests::folder::Folder;
 use rejoin_tests::gated::{self, Gated};
 use rejoin_tests::job::Job;
+use rejoin_tests::limits::LIMIT;
 use rejoin_tests::processes::{is_alive, kill, wait_for};
 use rejoin_tests::questions::{metrics, metrics_address, rejoin, status};
 use rejoin_tests::torment::{Case, program_survives};
@@ -107,8 +108,6 @@ fn ranks_of_one_host_are_a_group_that_comes_back_together() {
     };
     program_survives(&case, 1..2);
 }
-
-const LIMIT: Duration = Duration::from_secs(60);
 
 #[test]
 fn all_groups_but_one_are_killed_at_once() {

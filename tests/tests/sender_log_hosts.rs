@@ -2,7 +2,8 @@
 //! in `hosts`.
 
 use rejoin_tests::hosts::Hosts;
-use rejoin_tests::hosts::job::{Job, SOON, good, lines};
+use rejoin_tests::hosts::job::{Job, good, lines};
+use rejoin_tests::limits::SOON;
 use rejoin_tests::processes::kill;
 use rejoin_tests::{finish, hosts};
 

@@ -4,11 +4,10 @@
 
 use rejoin_tests::finish;
 use rejoin_tests::job::happened;
+use rejoin_tests::limits::LIMIT;
 use rejoin_tests::named_job::NamedJob;
 use rejoin_tests::processes::{descendants, eldest_of_each_rank, kill, rank_of, wait_for};
-use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(60);
 const LOGS: [&str; 2] = ["--recovery", "sender-log"];
 
 #[test]

@@ -3,6 +3,7 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, by_rank, times_back};
+use rejoin_tests::limits::{LIMIT, SOON};
 use rejoin_tests::processes::{all_gone, descendants, kill, wait_for};
 use rejoin_tests::skip::skipped;
 use rejoin_tests::tracee::{Stop, Tracee, word_of};
@@ -11,9 +12,6 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
-
-/// Limit of a wait whose length does not matter.
-const SOON: Duration = Duration::from_secs(30);
 
 /// The shortest message of a single copy. Otherwise copies decide by the time that they take.
 const SINGLE_COPY_MIN: (&str, &str) = ("REJOIN_SINGLE_COPY_MIN", "32768");
@@ -584,7 +582,7 @@ fn whoever_dies_in_the_middle_of_a_copy_comes_back() {
             kill_in_a_copy(child.id(), victim);
             run_as_others(child.id());
             std::fs::write(&end, "").expect("the end");
-            let done = finish(child, Duration::from_secs(60), "giants");
+            let done = finish(child, LIMIT, "giants");
             assert!(done.output.status.success(), "{victim:?}: {}", done.text());
             // It has looked at every word itself; the first rounds are those of the other run.
             let (have, want) = (lines(&done), lines(&undisturbed));

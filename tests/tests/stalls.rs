@@ -2,6 +2,7 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::Job;
+use rejoin_tests::limits::{LIMIT, SOON};
 use rejoin_tests::processes::wait_for;
 use rejoin_tests::tracee::{Stop, Tracee};
 use rejoin_tests::{Run, program};
@@ -9,10 +10,6 @@ use std::io::{BufRead, BufReader};
 use std::process::Child;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
-use std::time::Duration;
-
-/// Limit of a wait whose length does not matter.
-const SOON: Duration = Duration::from_secs(30);
 
 /// Reads what mpirun says until all of it has been said: lines with both texts. The thread
 /// continues to read.
@@ -27,7 +24,7 @@ fn says(child: &mut Child, mut missing: Vec<(&str, &str)>) -> JoinHandle<()> {
     });
     let mut seen = String::new();
     while !missing.is_empty() {
-        match lines.recv_timeout(Duration::from_secs(60)) {
+        match lines.recv_timeout(LIMIT) {
             Ok(line) => {
                 missing.retain(|(who, what)| !(line.contains(who) && line.contains(what)));
                 seen.push_str(&line);

@@ -1,13 +1,11 @@
 //! Programs that hold the library to the standard; each also passes on other MPIs.
 
+use rejoin_tests::limits::LIMIT;
 use rejoin_tests::{Run, program};
-use std::time::Duration;
 
 fn on(name: &str, ranks: &[u32]) {
     for &n in ranks {
-        let done = Run::new(n, program(name))
-            .limit(Duration::from_secs(120))
-            .ok();
+        let done = Run::new(n, program(name)).limit(LIMIT).ok();
         assert_eq!(
             done.stdout(),
             format!("{name}: right on {n} ranks\n"),
@@ -56,7 +54,7 @@ fn threads() {
 fn communicators_are_made_beside_each_other() {
     on("making", &[1, 2, 4]);
     let run = Run::new(3, program("making")).env("REJOIN_TRANSPORT", "tcp");
-    run.limit(Duration::from_secs(120)).ok();
+    run.limit(LIMIT).ok();
 }
 
 #[test]
@@ -74,10 +72,7 @@ fn threads_that_wait_for_different_things_each_get_theirs() {
     for transport in ["tcp", "shm"] {
         for bytes in ["20000", "1000000"] {
             let run = Run::new(2, program("sleepers")).env("REJOIN_TRANSPORT", transport);
-            run.arg("100")
-                .arg(bytes)
-                .limit(Duration::from_secs(120))
-                .ok();
+            run.arg("100").arg(bytes).limit(LIMIT).ok();
         }
     }
 }
@@ -86,7 +81,7 @@ fn threads_that_wait_for_different_things_each_get_theirs() {
 fn the_thread_that_leaves_last_waits_for_the_links_of_the_others() {
     for transport in ["tcp", "shm"] {
         let run = Run::new(5, program("leaver")).env("REJOIN_TRANSPORT", transport);
-        let done = run.limit(Duration::from_secs(120)).ok();
+        let done = run.limit(LIMIT).ok();
         let text = done.stdout();
         assert!(text.ends_with("of 3 came in time\n"), "{}", done.text());
         // On a busy machine a receiver may enter its call too late.
@@ -99,7 +94,7 @@ fn sessions_alone_and_beside_the_world_model() {
     on("sessions", &[1, 2, 3]);
     let both = Run::new(3, program("sessions"))
         .arg("world")
-        .limit(Duration::from_secs(120))
+        .limit(LIMIT)
         .ok();
     assert_eq!(
         both.stdout(),

@@ -3,13 +3,12 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::happened;
+use rejoin_tests::limits::{LIMIT, SOON};
 use rejoin_tests::processes::{kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, program};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-const LIMIT: Duration = Duration::from_secs(60);
-const SOON: Duration = Duration::from_secs(30);
 /// The exit code after a stop.
 const STOPPED: Option<i32> = Some(85);
 /// Side of the grid, number of steps, and steps between lines.

@@ -3,16 +3,14 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, Numbers, by_rank, times_back};
+use rejoin_tests::limits::LIMIT;
 use rejoin_tests::processes::{kill, wait_for};
 use rejoin_tests::torment::{Case, program_survives};
 use rejoin_tests::tracee::Tracee;
 use rejoin_tests::{Run, finish, program};
-use std::time::Duration;
 
 /// Ranks that come back in all runs of a program, at least: with four programs, 200 and more.
 const LEAST: u32 = 52;
-const LIMIT: Duration = Duration::from_secs(60);
-
 fn survives(name: &'static str, args: &'static [&'static str], ordered: bool) {
     let case = Case {
         name,

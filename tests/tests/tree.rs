@@ -2,15 +2,13 @@
 //! up. Root is needed (hosts in namespaces).
 
 use rejoin_tests::hosts::Hosts;
+use rejoin_tests::limits::{LIMIT, SOON};
 use rejoin_tests::processes::{kill, wait_for};
 use rejoin_tests::{Finished, finish, program};
 use std::io::{BufRead, BufReader};
 use std::process::Child;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-
-/// Limit of a wait whose length does not matter.
-const SOON: Duration = Duration::from_secs(30);
 
 /// A job whose children in the tree are so many, with a rank on each host.
 fn start(hosts: &Hosts, count: usize, fanout: &str, options: &[&str], words: &[&str]) -> Child {
@@ -65,7 +63,7 @@ fn until(lines: &Receiver<String>, text: &str, mut count: usize) -> Vec<String> 
 }
 
 fn end(child: Child) -> Finished {
-    let done = finish(child, Duration::from_secs(60), "a job down a tree");
+    let done = finish(child, LIMIT, "a job down a tree");
     assert!(done.output.status.success(), "{}", done.text());
     done
 }

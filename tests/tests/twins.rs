@@ -4,15 +4,13 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::living_children;
+use rejoin_tests::limits::LIMIT;
 use rejoin_tests::processes::{children, eldest_of_each_rank, kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, program, root};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::time::{Duration, Instant};
 
 const RANKS: usize = 2;
-/// Each of these is long after anything that works has happened.
-const LIMIT: Duration = Duration::from_secs(60);
-
 /// From here on the program may end.
 fn stop(folder: &Folder) {
     std::fs::write(folder.join("stop"), "").expect("the file that stops the program");

@@ -3,12 +3,11 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Job, by_rank, times_back};
+use rejoin_tests::limits::LIMIT;
 use rejoin_tests::processes::{is_alive, kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, program};
 use std::process::Child;
 use std::time::Duration;
-
-const LIMIT: Duration = Duration::from_secs(60);
 
 const RANKS: usize = 3;
 /// Bytes of the file of `counters large`.

@@ -2,6 +2,7 @@
 
 use super::Hosts;
 use crate::job::happened;
+use crate::limits::{LIMIT, SOON};
 use crate::processes::{children, kill, state};
 use crate::{Finished, Run, answers, finish, program};
 use serde_json::Value;
@@ -9,9 +10,6 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
-
-/// Limit of a wait whose length does not matter.
-pub const SOON: Duration = Duration::from_secs(30);
 
 /// Every test begins with this: it boots hosts, or ends the test where there can be none.
 #[macro_export]
@@ -231,13 +229,22 @@ impl Job {
     /// The events of this kind.
     #[must_use]
     pub fn lines_of(&self, kind: &str) -> Vec<Value> {
-        let text = std::fs::read_to_string(&self.events).unwrap_or_default();
-        let lines = text
-            .lines()
-            .filter_map(|line| serde_json::from_str(line).ok());
-        lines
-            .filter(|event: &Value| event["event"] == kind)
-            .collect()
+        lines_of(&self.events, kind)
+    }
+
+    /// Waits until the events name this rank as one that depends on lost messages.
+    ///
+    /// # Panics
+    /// When that does not happen, with the output of the job.
+    pub fn until_orphan(&mut self, rank: u64) {
+        let events = self.events.clone();
+        let is_orphan = |lost: &Value| {
+            let cause = lost["cause"].as_str().unwrap_or_default();
+            lost["rank"] == rank && cause.contains("that were lost with a host")
+        };
+        self.reaches(&format!("the loss of rank {rank} as an orphan"), || {
+            lines_of(&events, "lost").iter().any(is_orphan)
+        });
     }
 
     /// Waits until something holds.
@@ -297,8 +304,19 @@ impl Job {
     /// From here on it may end.
     pub fn end(self) -> Finished {
         std::fs::write(&self.gate, "").expect("the gate");
-        finish(self.child, Duration::from_secs(60), "a job over hosts")
+        finish(self.child, LIMIT, "a job over hosts")
     }
+}
+
+/// The events of this kind in a file.
+fn lines_of(events: &Path, kind: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(events).unwrap_or_default();
+    let lines = text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    lines
+        .filter(|event: &Value| event["event"] == kind)
+        .collect()
 }
 
 /// The checkpoints of those events that are meant.

@@ -2,11 +2,11 @@
 //! comes back alone as before.
 
 use super::Hosts;
-use super::job::{Job, SOON, good, lines};
+use super::job::{Job, good, lines};
 use super::moves::{Migration, POINTS, Points, done, rejoin};
+use crate::limits::SOON;
 use crate::processes::{all_reaped, kill, wait_for};
 use crate::{Finished, Run, hosts, program};
-use serde_json::Value;
 
 /// Questions of each client of `orders`.
 const QUESTIONS: u32 = 9000;
@@ -33,20 +33,20 @@ impl Logged {
         self.recovery == "sender-log"
     }
 
-    /// These ranks have these processes, apart from those that the job names as orphans.
-    fn stand(&self, hosts: &Hosts, job: &Job, ranks: &[usize], before: &[u32]) {
-        let lost = job.lines_of("lost");
-        let is_orphan = |event: &Value| {
-            let cause = event["cause"].as_str();
-            cause.is_some_and(|cause| cause.contains("that were lost with a host"))
-        };
-        let orphans = lost.iter().filter(|event| is_orphan(event));
-        let orphans: Vec<u64> = orphans.filter_map(|event| event["rank"].as_u64()).collect();
-        assert!(orphans.is_empty() || !self.others_stand(), "{lost:?}");
+    /// These ranks have these processes, apart from those that the job names as orphans. Central
+    /// orders the return of an orphan before the event of its loss is in the file.
+    fn stand(&self, hosts: &Hosts, job: &mut Job, ranks: &[usize], before: &[u32]) {
         for (rank, pid) in ranks.iter().zip(before) {
             let now = pids(hosts, "orders", &[*rank]);
-            let stands = now == [*pid] || orphans.contains(&(*rank as u64));
-            assert!(stands, "rank {rank} was {pid}, is {now:?}; {lost:?}");
+            if now == [*pid] {
+                continue;
+            }
+            assert!(
+                !self.others_stand(),
+                "rank {rank} was {pid}, is {now:?}; {:?}",
+                job.lines_of("lost")
+            );
+            job.until_orphan(*rank as u64);
         }
     }
 
@@ -112,7 +112,7 @@ impl Logged {
             hosts.take_files(&mut job);
             kill_rank(&hosts, "orders", rank);
             job.until("recovered", 3);
-            self.stand(&hosts, &job, &others, &stand);
+            self.stand(&hosts, &mut job, &others, &stand);
             job.one_order(&hosts);
         }
     }
@@ -133,7 +133,7 @@ impl Logged {
             hosts.kill(3);
             job.until("host-replaced", 1);
             job.until("recovered", 1);
-            self.stand(&hosts, &job, &[1, 2, 3], &stand);
+            self.stand(&hosts, &mut job, &[1, 2, 3], &stand);
             job.one_order(&hosts);
         }
     }
@@ -159,7 +159,7 @@ impl Logged {
             hosts.kill(2);
             job.until("host-replaced", 1);
             job.until("recovered", 1);
-            self.stand(&hosts, &job, &[0, 1, 2], &stand);
+            self.stand(&hosts, &mut job, &[0, 1, 2], &stand);
             hosts.take_files(&mut job);
             kill_rank(&hosts, "orders", 2);
             job.until("recovered", 2);

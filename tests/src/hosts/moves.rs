@@ -2,7 +2,8 @@
 //! (`managers/src/fault`), and do something to the job there.
 
 use super::Hosts;
-use super::job::{Job, SOON, good, lines};
+use super::job::{Job, good, lines};
+use crate::limits::SOON;
 use crate::processes::{all_gone, is_alive, rank_of, wait_for};
 use crate::{Finished, Run, finish};
 use std::path::PathBuf;

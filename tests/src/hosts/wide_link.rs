@@ -2,14 +2,11 @@
 //! private addresses.
 
 use super::{Host, Hosts, inside, run};
+use crate::limits::SOON;
 use crate::processes::wait_for;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::time::Duration;
-
-/// Limit of a wait whose length does not matter.
-const SOON: Duration = Duration::from_secs(30);
 
 /// Ports that a router passes on for each host of its site, and the first one.
 pub const PORTS_PER_HOST: u16 = 10;
