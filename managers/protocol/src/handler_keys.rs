@@ -5,16 +5,16 @@
 macro_rules! handler {
     (
         $(#[$doc:meta])*
-        $name:ident of $parts:ident { $($key:ident: $part:ty,)* }
+        $vis:vis $name:ident of $parts:ident { $($key:ident: $part:ty,)* }
     ) => {
         $(#[$doc])*
-        pub(super) struct $name<'a> {
-            $(pub $key: $part,)*
+        $vis struct $name<'a> {
+            $($vis $key: $part,)*
         }
 
         impl<'a> $name<'a> {
             /// With these keys.
-            pub fn of(parts: &'a mut $parts<'_>) -> Self {
+            $vis fn of(parts: &'a mut $parts<'_>) -> Self {
                 $name {
                     $($key: parts.$key,)*
                 }

@@ -14,26 +14,16 @@ use super::job_parts::JobParts;
 use super::job_terms::JobTerms;
 use super::out::Out;
 use super::phase::CentralPhase;
+use crate::handler_keys::handler;
 
-/// Adds hosts to the running job.
-pub(in crate::central) struct AddedHostsHandler<'a> {
-    pub(in crate::central) course: &'a JobCourse,
-    pub(in crate::central) cluster: &'a mut Cluster,
-    pub(in crate::central) commits: &'a Commits,
-    pub(in crate::central) terms: &'a JobTerms,
-    pub(in crate::central) out: &'a mut Out,
-}
-
-impl<'a> AddedHostsHandler<'a> {
-    /// The handler of a step.
-    pub(in crate::central) fn of(job: &'a mut JobParts<'_>) -> Self {
-        AddedHostsHandler {
-            course: job.course,
-            cluster: job.cluster,
-            commits: job.commits,
-            terms: job.terms,
-            out: job.out,
-        }
+handler! {
+    /// Adds hosts to the running job.
+    pub(in crate::central) AddedHostsHandler of JobParts {
+        course: &'a JobCourse,
+        cluster: &'a mut Cluster,
+        commits: &'a Commits,
+        terms: &'a JobTerms,
+        out: &'a mut Out,
     }
 }
 

@@ -10,30 +10,19 @@ use super::moves::MoveTable;
 use super::out::Out;
 use super::recovery::GroupCommitHandler;
 use crate::checkpoint::Coordinator;
+use crate::handler_keys::handler;
 use crate::manager_messages::ToLocal;
 use rejoin_channel_table::Epoch;
 
-/// Requests checkpoints, and commits them.
-pub(in crate::central) struct CheckpointHandler<'a> {
-    pub(in crate::central) course: &'a mut JobCourse,
-    pub(in crate::central) cluster: &'a mut Cluster,
-    pub(in crate::central) commits: &'a mut Commits,
-    pub(in crate::central) moves: &'a MoveTable,
-    pub(in crate::central) terms: &'a JobTerms,
-    pub(in crate::central) out: &'a mut Out,
-}
-
-impl<'a> CheckpointHandler<'a> {
-    /// The handler of a step.
-    pub(in crate::central) fn of(job: &'a mut JobParts<'_>) -> Self {
-        CheckpointHandler {
-            course: job.course,
-            cluster: job.cluster,
-            commits: job.commits,
-            moves: job.moves,
-            terms: job.terms,
-            out: job.out,
-        }
+handler! {
+    /// Requests checkpoints, and commits them.
+    pub(in crate::central) CheckpointHandler of JobParts {
+        course: &'a mut JobCourse,
+        cluster: &'a mut Cluster,
+        commits: &'a mut Commits,
+        moves: &'a MoveTable,
+        terms: &'a JobTerms,
+        out: &'a mut Out,
     }
 }
 

@@ -8,29 +8,19 @@ use super::job_parts::JobParts;
 use super::job_terms::JobTerms;
 use super::out::Out;
 use super::phase::CentralPhase;
+use crate::handler_keys::handler;
 use crate::manager_messages::ToLocal;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 use std::cmp::Reverse;
 
-/// Gives recovery groups their turns.
-pub(in crate::central) struct TurnHandler<'a> {
-    pub(in crate::central) course: &'a JobCourse,
-    pub(in crate::central) cluster: &'a Cluster,
-    pub(in crate::central) commits: &'a mut Commits,
-    pub(in crate::central) terms: &'a JobTerms,
-    pub(in crate::central) out: &'a mut Out,
-}
-
-impl<'a> TurnHandler<'a> {
-    /// The handler of a step.
-    pub(in crate::central) fn of(job: &'a mut JobParts<'_>) -> Self {
-        TurnHandler {
-            course: job.course,
-            cluster: job.cluster,
-            commits: job.commits,
-            terms: job.terms,
-            out: job.out,
-        }
+handler! {
+    /// Gives recovery groups their turns.
+    pub(in crate::central) TurnHandler of JobParts {
+        course: &'a JobCourse,
+        cluster: &'a Cluster,
+        commits: &'a mut Commits,
+        terms: &'a JobTerms,
+        out: &'a mut Out,
     }
 }
 

@@ -6,6 +6,7 @@ use super::event::Event;
 use super::interface::{HostIndex, Record};
 use super::job_parts::JobParts;
 use super::out::Out;
+use crate::handler_keys::handler;
 use crate::manager_messages::{ProcessInstance, RegionMessage, ToLocal};
 use crate::region_commits::RegionProgress;
 use rejoin_channel_table::{Epoch, Rank};
@@ -14,21 +15,12 @@ use rejoin_channel_table::{Epoch, Rank};
 /// bits (`device/engine/src/short_header.rs`), so numbers have no larger gap while ranks run.
 const MOST_SKIPPED: u32 = 2_000;
 
-/// Numbers and commits checkpoints of registered memory.
-pub(in crate::central) struct RegionHandler<'a> {
-    pub(in crate::central) cluster: &'a Cluster,
-    pub(in crate::central) commits: &'a mut Commits,
-    pub(in crate::central) out: &'a mut Out,
-}
-
-impl<'a> RegionHandler<'a> {
-    /// The handler of a step.
-    pub(in crate::central) fn of(job: &'a mut JobParts<'_>) -> Self {
-        RegionHandler {
-            cluster: job.cluster,
-            commits: job.commits,
-            out: job.out,
-        }
+handler! {
+    /// Numbers and commits checkpoints of registered memory.
+    pub(in crate::central) RegionHandler of JobParts {
+        cluster: &'a Cluster,
+        commits: &'a mut Commits,
+        out: &'a mut Out,
     }
 }
 

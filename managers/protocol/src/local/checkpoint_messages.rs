@@ -21,7 +21,7 @@ use rejoin_wire::{FromManager, ImageCost, MOST_CAVEATS, ToManager};
 
 handler! {
     /// Images of the ranks of this host.
-    ImageHandler of HostParts {
+    pub(super) ImageHandler of HostParts {
         course: &'a HostCourse,
         processes: &'a mut ProcessTable,
         images: &'a mut ImageTable,

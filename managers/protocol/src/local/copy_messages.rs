@@ -12,7 +12,7 @@ use rejoin_channel_table::{Epoch, ImageId, Rank};
 
 handler! {
     /// Copies of other hosts' files.
-    CopyHandler of HostParts {
+    pub(super) CopyHandler of HostParts {
         images: &'a ImageTable,
         copies: &'a mut CopyTable,
         out: &'a mut LocalOut,

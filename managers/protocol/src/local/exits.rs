@@ -15,7 +15,7 @@ use rejoin_channel_table::{Incarnation, Rank};
 
 handler! {
     /// Ends of processes.
-    ExitHandler of HostParts {
+    pub(super) ExitHandler of HostParts {
         processes: &'a mut ProcessTable,
         out: &'a mut LocalOut,
     }

@@ -15,7 +15,7 @@ use crate::manager_messages::HostMessage;
 
 handler! {
     /// The lease of this host.
-    LeaseHandler of HostParts {
+    pub(super) LeaseHandler of HostParts {
         course: &'a mut HostCourse,
         processes: &'a mut ProcessTable,
         restore: &'a mut HostRollback,

@@ -17,7 +17,7 @@ const AGAIN: u64 = 2000;
 
 handler! {
     /// The end of this host, which its ranks leave.
-    LeavingHandler of HostParts {
+    pub(super) LeavingHandler of HostParts {
         course: &'a HostCourse,
         leaving: &'a mut Option<LeaveTime>,
         out: &'a mut LocalOut,

@@ -20,7 +20,7 @@ pub const GRACE: u64 = 200;
 
 handler! {
     /// The end of the job on this host.
-    HostEndHandler of HostParts {
+    pub(super) HostEndHandler of HostParts {
         course: &'a mut HostCourse,
         processes: &'a mut ProcessTable,
         restore: &'a mut HostRollback,

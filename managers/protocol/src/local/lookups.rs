@@ -17,7 +17,7 @@ use rejoin_wire::ProcessMap;
 
 handler! {
     /// Where ranks are, of which ranks and other managers ask.
-    LookupHandler of HostParts {
+    pub(super) LookupHandler of HostParts {
         processes: &'a mut ProcessTable,
         moves: &'a MoveImages,
         lookups: &'a mut Option<HostLookups>,

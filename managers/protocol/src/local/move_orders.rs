@@ -28,7 +28,7 @@ use rejoin_wire::FromManager;
 
 handler! {
     /// Ranks that leave this host or come to it.
-    MoveOrderHandler of HostParts {
+    pub(super) MoveOrderHandler of HostParts {
         course: &'a HostCourse,
         processes: &'a mut ProcessTable,
         restore: &'a mut HostRollback,

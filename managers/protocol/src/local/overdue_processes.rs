@@ -14,7 +14,7 @@ use crate::manager_messages::{Cause, ProcessMessage, ToCentral};
 
 handler! {
     /// Processes for which a rollback waits.
-    OverdueHandler of HostParts {
+    pub(super) OverdueHandler of HostParts {
         course: &'a HostCourse,
         processes: &'a mut ProcessTable,
         restore: &'a HostRollback,

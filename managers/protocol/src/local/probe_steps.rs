@@ -14,7 +14,7 @@ use rejoin_wire::MOST_AWAITED;
 
 handler! {
     /// Probes of other hosts, and answers to theirs.
-    ProbeHandler of HostParts {
+    pub(super) ProbeHandler of HostParts {
         course: &'a HostCourse,
         processes: &'a ProcessTable,
         probes: &'a mut Option<HostProbes>,

@@ -22,7 +22,7 @@ use rejoin_wire::{FromManager, MOST_COUNTERS, ToManager, VERSION};
 
 handler! {
     /// Messages of the ranks of this host.
-    RankMessageHandler of HostParts {
+    pub(super) RankMessageHandler of HostParts {
         course: &'a HostCourse,
         processes: &'a mut ProcessTable,
         moves: &'a MoveImages,

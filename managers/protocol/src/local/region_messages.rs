@@ -13,7 +13,7 @@ use rejoin_wire::{FromManager, ToManager};
 
 handler! {
     /// Checkpoints of registered memory, for ranks of this host.
-    RankRegionHandler of HostParts {
+    pub(super) RankRegionHandler of HostParts {
         processes: &'a mut ProcessTable,
         out: &'a mut LocalOut,
     }

@@ -16,7 +16,7 @@ use rejoin_channel_table::{Incarnation, Rank};
 
 handler! {
     /// The report to a restarted central manager.
-    ReportHandler of HostParts {
+    pub(super) ReportHandler of HostParts {
         course: &'a HostCourse,
         processes: &'a ProcessTable,
         restore: &'a HostRollback,

@@ -22,7 +22,7 @@ use rejoin_channel_table::{Generation, ImageId, Incarnation, Rank};
 
 handler! {
     /// Processes of ranks that begin, or come back.
-    ProcessHandler of HostParts {
+    pub(super) ProcessHandler of HostParts {
         course: &'a mut HostCourse,
         processes: &'a mut ProcessTable,
         restore: &'a mut HostRollback,

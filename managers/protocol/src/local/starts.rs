@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 handler! {
     /// Ranks that begin.
-    StartHandler of HostParts {
+    pub(super) StartHandler of HostParts {
         processes: &'a mut ProcessTable,
         restore: &'a mut HostRollback,
         moves: &'a MoveImages,

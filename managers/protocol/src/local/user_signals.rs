@@ -11,7 +11,7 @@ use crate::signal_numbers::{self, CONT, TSTP};
 
 handler! {
     /// Signals to the ranks.
-    SignalHandler of HostParts {
+    pub(super) SignalHandler of HostParts {
         course: &'a mut HostCourse,
         processes: &'a ProcessTable,
         lease: &'a HostLease,

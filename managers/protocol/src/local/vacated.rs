@@ -13,7 +13,7 @@ use rejoin_channel_table::{ImageId, MoveNumber, Rank};
 
 handler! {
     /// What ranks leave behind that move, or do not.
-    VacateHandler of HostParts {
+    pub(super) VacateHandler of HostParts {
         processes: &'a mut ProcessTable,
         moves: &'a mut MoveImages,
         images: &'a mut ImageTable,

@@ -16,33 +16,21 @@ use crate::central::recovery::GroupCommitHandler;
 use crate::central::resume::Past;
 use crate::central::return_state::ReturnState;
 use crate::checkpoint::Coordinator;
+use crate::handler_keys::handler;
 use crate::manager_messages::{ProcessInstance, ToLocal};
 use rejoin_channel_table::{BusinessCard, MoveNumber, Rank};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Moves ranks to other hosts.
-pub(in crate::central) struct MoveHandler<'a> {
-    pub(in crate::central) course: &'a JobCourse,
-    pub(in crate::central) cluster: &'a mut Cluster,
-    pub(in crate::central) commits: &'a mut Commits,
-    pub(in crate::central) returns: &'a ReturnState,
-    pub(in crate::central) moves: &'a mut MoveTable,
-    pub(in crate::central) terms: &'a JobTerms,
-    pub(in crate::central) out: &'a mut Out,
-}
-
-impl<'a> MoveHandler<'a> {
-    /// The handler of a step.
-    pub(in crate::central) fn of(job: &'a mut JobParts<'_>) -> Self {
-        MoveHandler {
-            course: job.course,
-            cluster: job.cluster,
-            commits: job.commits,
-            returns: job.returns,
-            moves: job.moves,
-            terms: job.terms,
-            out: job.out,
-        }
+handler! {
+    /// Moves ranks to other hosts.
+    pub(in crate::central) MoveHandler of JobParts {
+        course: &'a JobCourse,
+        cluster: &'a mut Cluster,
+        commits: &'a mut Commits,
+        returns: &'a ReturnState,
+        moves: &'a mut MoveTable,
+        terms: &'a JobTerms,
+        out: &'a mut Out,
     }
 }
 

@@ -15,29 +15,19 @@ use crate::central::job_terms::JobTerms;
 use crate::central::out::Out;
 use crate::central::phase::CentralPhase;
 use crate::central::recovery_groups::GroupCheckpoint;
+use crate::handler_keys::handler;
 use crate::manager_messages::{ProcessInstance, Time, ToLocal};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use std::collections::BTreeMap;
 
-/// Commits checkpoints of recovery groups.
-pub(in crate::central) struct GroupCommitHandler<'a> {
-    pub(in crate::central) course: &'a JobCourse,
-    pub(in crate::central) cluster: &'a Cluster,
-    pub(in crate::central) commits: &'a mut Commits,
-    pub(in crate::central) terms: &'a JobTerms,
-    pub(in crate::central) out: &'a mut Out,
-}
-
-impl<'a> GroupCommitHandler<'a> {
-    /// The handler of a step.
-    pub(in crate::central) fn of(job: &'a mut JobParts<'_>) -> Self {
-        GroupCommitHandler {
-            course: job.course,
-            cluster: job.cluster,
-            commits: job.commits,
-            terms: job.terms,
-            out: job.out,
-        }
+handler! {
+    /// Commits checkpoints of recovery groups.
+    pub(in crate::central) GroupCommitHandler of JobParts {
+        course: &'a JobCourse,
+        cluster: &'a Cluster,
+        commits: &'a mut Commits,
+        terms: &'a JobTerms,
+        out: &'a mut Out,
     }
 }
 

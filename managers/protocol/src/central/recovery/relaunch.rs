@@ -19,30 +19,19 @@ use crate::central::out::Out;
 use crate::central::phase::CentralPhase;
 use crate::central::recovery::LaunchRules;
 use crate::central::return_state::ReturnState;
+use crate::handler_keys::handler;
 use crate::signal_numbers;
 use crate::verdict::Verdict;
 
-/// Ends the job once all hosts are done, or launches it again.
-pub(in crate::central) struct RelaunchHandler<'a> {
-    pub(in crate::central) course: &'a mut JobCourse,
-    pub(in crate::central) cluster: &'a mut Cluster,
-    pub(in crate::central) commits: &'a Commits,
-    pub(in crate::central) returns: &'a mut ReturnState,
-    pub(in crate::central) terms: &'a JobTerms,
-    pub(in crate::central) out: &'a mut Out,
-}
-
-impl<'a> RelaunchHandler<'a> {
-    /// The handler of a step.
-    pub(in crate::central) fn of(job: &'a mut JobParts<'_>) -> Self {
-        RelaunchHandler {
-            course: job.course,
-            cluster: job.cluster,
-            commits: job.commits,
-            returns: job.returns,
-            terms: job.terms,
-            out: job.out,
-        }
+handler! {
+    /// Ends the job once all hosts are done, or launches it again.
+    pub(in crate::central) RelaunchHandler of JobParts {
+        course: &'a mut JobCourse,
+        cluster: &'a mut Cluster,
+        commits: &'a Commits,
+        returns: &'a mut ReturnState,
+        terms: &'a JobTerms,
+        out: &'a mut Out,
     }
 }
 

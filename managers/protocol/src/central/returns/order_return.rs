@@ -11,30 +11,19 @@ use crate::central::job_terms::JobTerms;
 use crate::central::out::Out;
 use crate::central::recovery::GroupCommitHandler;
 use crate::central::return_state::ReturnState;
+use crate::handler_keys::handler;
 use crate::manager_messages::{Cause, ToLocal};
 use rejoin_channel_table::{Epoch, ImageId, Incarnation, Rank};
 
-/// Orders hosts to restore ranks, once nothing of these acts elsewhere.
-pub(in crate::central) struct OrderHandler<'a> {
-    pub(in crate::central) course: &'a JobCourse,
-    pub(in crate::central) cluster: &'a mut Cluster,
-    pub(in crate::central) commits: &'a mut Commits,
-    pub(in crate::central) returns: &'a mut ReturnState,
-    pub(in crate::central) terms: &'a JobTerms,
-    pub(in crate::central) out: &'a mut Out,
-}
-
-impl<'a> OrderHandler<'a> {
-    /// The handler of a step.
-    pub(in crate::central) fn of(job: &'a mut JobParts<'_>) -> Self {
-        OrderHandler {
-            course: job.course,
-            cluster: job.cluster,
-            commits: job.commits,
-            returns: job.returns,
-            terms: job.terms,
-            out: job.out,
-        }
+handler! {
+    /// Orders hosts to restore ranks, once nothing of these acts elsewhere.
+    pub(in crate::central) OrderHandler of JobParts {
+        course: &'a JobCourse,
+        cluster: &'a mut Cluster,
+        commits: &'a mut Commits,
+        returns: &'a mut ReturnState,
+        terms: &'a JobTerms,
+        out: &'a mut Out,
     }
 }
 
