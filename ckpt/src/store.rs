@@ -155,11 +155,11 @@ impl ImageFolder {
         Ok(counts.into_keys().collect())
     }
 
-    /// Removes what the job has left, except the images of one checkpoint, if it is given.
+    /// Removes what the job has left, except the images of these checkpoints.
     ///
     /// # Errors
     /// The system's reason.
-    pub fn clear(&self, except: Option<u32>) -> io::Result<()> {
+    pub fn clear(&self, except: &[u32]) -> io::Result<()> {
         let mut failed = Ok(());
         for entry in fs::read_dir(&self.path)? {
             let path = entry?.path();
@@ -168,9 +168,25 @@ impl ImageFolder {
             let kind = path.extension().and_then(|kind| kind.to_str());
             let is_partial = kind.is_some_and(|kind| kind.ends_with("partial"));
             if let Some((_, epoch)) = epoch
-                && (is_partial || Some(epoch) != except)
+                && (is_partial || !except.contains(&epoch))
             {
                 failed = failed.and(remove(&path));
+            }
+        }
+        failed
+    }
+
+    /// Removes the whole images of checkpoints before this one. Files that are being written, and
+    /// images with which ranks move, stay.
+    ///
+    /// # Errors
+    /// The system's reason.
+    pub fn remove_before(&self, epoch: u32) -> io::Result<()> {
+        let mut failed = Ok(());
+        for image in self.files()? {
+            if image.is_whole && image.epoch < epoch {
+                failed = failed.and(remove(&image.path.with_extension("note")));
+                failed = failed.and(remove(&image.path));
             }
         }
         failed
@@ -670,7 +686,7 @@ mod tests {
         assert_eq!(whole, [false, false, true]);
         drop((next, of_checkpoint));
         first.remove();
-        images.clear(None).expect("removed");
+        images.clear(&[]).expect("removed");
         fs::remove_dir_all(&folder).expect("its folder");
     }
 
@@ -695,7 +711,7 @@ mod tests {
         assert_eq!(images.highest_epoch().expect("read"), Some(5));
         let image = images.find(1, of(4)).expect("it has stayed");
         assert_eq!(image.note().expect("its note"), b"of 1");
-        images.clear(Some(4)).expect("cleared");
+        images.clear(&[4]).expect("cleared");
         assert!(images.find(0, of(5)).is_err());
         fs::write(image.file.note_path(), "of 1").expect("an altered note");
         assert!(image.note().is_err());

@@ -119,6 +119,30 @@ impl NamedJob {
         assert!(over.is_none(), "it has ended: {}", over.expect("it").text());
     }
 
+    /// The same, when files of two checkpoints are kept.
+    ///
+    /// # Panics
+    /// When the job ends before.
+    pub fn killed_with_two(&mut self, child: Child) {
+        let mut child = child;
+        loop {
+            wait_for(SOON, "files of two checkpoints", || self.keeps_two());
+            self.killed(child);
+            // A checkpoint that was given up meanwhile leaves one.
+            if self.keeps_two() {
+                return;
+            }
+            child = self.again(&[]).start();
+        }
+    }
+
+    /// The record of the job names the checkpoint before the last one.
+    fn keeps_two(&self) -> bool {
+        let text = std::fs::read_to_string(self.own().join("job.json")).unwrap_or_default();
+        let before = text.split("\"before\":").nth(1).unwrap_or_default();
+        before.starts_with(|first: char| first.is_ascii_digit())
+    }
+
     /// The same for one that may end before. That is its end, which is a good one.
     ///
     /// # Panics

@@ -297,6 +297,34 @@ fn rejoin_images_lists_checks_and_removes_what_a_killed_job_has_left() {
     );
 }
 
+/// Damages the image of rank 1 at the newest checkpoint.
+fn damage_newest(job: &NamedJob) {
+    let name = format!("rank-1.epoch-{}.image", job.committed());
+    let path = job.own().join(name);
+    let mut bytes = std::fs::read(&path).expect("the image");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(path, bytes).expect("a damaged image");
+}
+
+#[test]
+fn a_job_continues_from_the_checkpoint_before_a_damaged_one() {
+    let mut job = NamedJob::gated("damaged", ["back", "work"]);
+    let mut child = job.first(&[]).start();
+    for _ in 0..2 {
+        job.killed_with_two(child);
+        damage_newest(&job);
+        child = job.again(&[]).start();
+    }
+    let done = job.ends_well(child);
+    let said = done.stderr();
+    let damaged = said.lines().find(|line| line.contains("can't be used"));
+    let damaged = damaged.unwrap_or_else(|| panic!("{said}"));
+    for word in ["rank 1: ", "damaged", "the one before it"] {
+        assert!(damaged.contains(word), "{damaged}");
+    }
+}
+
 /// The parent of a process.
 fn parent(pid: u32) -> Option<u32> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

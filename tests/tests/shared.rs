@@ -11,7 +11,7 @@ use rejoin_tests::{Finished, Run, finish, prefix, program};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The shortest message of a single copy. Otherwise copies decide by the time that they take.
 const SINGLE_COPY_MIN: (&str, &str) = ("REJOIN_SINGLE_COPY_MIN", "32768");

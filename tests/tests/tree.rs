@@ -8,7 +8,7 @@ use rejoin_tests::{Finished, finish, program};
 use std::io::{BufRead, BufReader};
 use std::process::Child;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A job whose children in the tree are so many, with a rank on each host.
 fn start(hosts: &Hosts, count: usize, fanout: &str, options: &[&str], words: &[&str]) -> Child {

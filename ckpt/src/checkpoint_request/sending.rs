@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 use crate::hint::Hint;
 use crate::signals::{PARKING_SIGNAL, QueuedSignal};
@@ -24,8 +25,8 @@ pub struct Seen {
     times: u8,
     /// Tries in a row that found no thread that takes the signal as it should.
     shut: u8,
-    /// The epoch of the last request past the first thread's mask, plus one.
-    past_mask: u64,
+    /// The epoch of the last request past the first thread's mask, and when it was sent.
+    past_mask: Option<(u32, Instant)>,
     /// The epoch of the last request that waited for a child of the program, plus one, and how
     /// often it did.
     child: (u64, u8),
@@ -41,6 +42,9 @@ const TIMES: u8 = 4;
 /// After so many tries in a row the first thread does not block the signal for a moment only.
 const SHUT: u8 = 2;
 
+/// After this time a request goes past the mask again: it may have come when nothing met it.
+const PAST_MASK_AGAIN: Duration = Duration::from_secs(1);
+
 /// So often a request waits for a child of the program to end: for more than a second, at the
 /// pauses of the caller.
 const CHILD_WAITS: u8 = 24;
@@ -55,7 +59,7 @@ const MOST_THREADS: usize = 256;
 /// would find a signal that is not its own.
 ///
 /// If the first thread keeps the signal from coming, it also gets the signal that parks threads,
-/// once for each epoch. Its handler meets the request, unless the C library has replaced it when it
+/// once a second. Its handler meets the request, unless the C library has replaced it when it
 /// made the first further thread, and no image was taken since.
 ///
 /// While the program has a child that is younger than a second, the request waits, because no image
@@ -165,7 +169,7 @@ impl Seen {
         }
     }
 
-    /// Sends the request by the signal that parks threads, once for each epoch.
+    /// Sends the request by the signal that parks threads, once a second for each epoch.
     fn send_past_mask(
         &mut self,
         first: SignalledThread,
@@ -175,13 +179,16 @@ impl Seen {
     ) -> io::Result<()> {
         let mut status = Vec::with_capacity(4096);
         first.read("status", &mut status)?;
-        let number = u64::from(epoch) + 1;
         // A process that handles both runs this library, and not another program.
         let is_served = has(&status, "SigCgt:", signal) && is_open(&status, PARKING_SIGNAL);
-        if self.past_mask == number || !is_served || first.waits_for(PARKING_SIGNAL) {
+        if !is_served || first.waits_for(PARKING_SIGNAL) {
             return Ok(());
         }
-        self.past_mask = number;
+        let is_sent = |(sent, at): (u32, Instant)| sent == epoch && at.elapsed() < PAST_MASK_AGAIN;
+        if self.past_mask.is_some_and(is_sent) {
+            return Ok(());
+        }
+        self.past_mask = Some((epoch, Instant::now()));
         first.queue(pidfd, PARKING_SIGNAL, first.call().0.with(epoch))
     }
 }

@@ -81,6 +81,15 @@ pub(super) fn launch(
         health: health(job),
         leave_deadline: job.leave_deadline.0,
     };
+    first_launch(job, given, (plan, machines, recovery))
+}
+
+/// The first launch of a job with this plan.
+fn first_launch(
+    job: &JobArguments,
+    given: Given<'_>,
+    (plan, machines, recovery): (LaunchPlan, Machines, Option<Recovery>),
+) -> Result<Launch, String> {
     Ok(Launch {
         plan,
         machines,
@@ -88,6 +97,7 @@ pub(super) fn launch(
         launch: 0,
         requested: Epoch(0),
         limit: job.timeout,
+        before: None,
         begun: Instant::now(),
         consumed: Consumed::default(),
         tag: job.tag_output,

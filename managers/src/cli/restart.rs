@@ -105,6 +105,7 @@ impl Continued {
         launch.plan.name = Some(self.job.name().to_owned());
         launch.plan.from = Some(self.from);
         launch.requested = self.job.requested();
+        launch.before = self.job.before(self.from);
         launch.plan.options.restart = false;
         if let Some(log) = launch.plan.options.recovery.log_mut() {
             log.groups = self.job.log_groups().to_vec();

@@ -1,12 +1,14 @@
 //! A job with a name (`--job-name`) can be restarted after all of its processes have ended
 //! (`--restart`). Its folder below that of `--images` holds the ranks' images and one record: what
-//! was launched, and the last checkpoint that was committed.
+//! was launched, and the last two checkpoints that were committed. If the newer one is damaged, the
+//! job continues from the one before.
 
 use crate::error::system_text;
 use crate::launch::determinants_file;
 use crate::launch::launch_plan::{self as plan, LaunchPlan};
 use crate::launch::machines::quoted;
 use crate::launch::shown_output;
+use nix::sys::statvfs::statvfs;
 use rejoin_channel_table::{Epoch, Generation, JobId, Rank};
 use rejoin_ckpt::store::ImageFolder;
 use serde::{Deserialize, Serialize};
@@ -15,6 +17,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 /// The format of the record. Another one is refused.
 const FORMAT: u32 = 2;
@@ -46,6 +49,9 @@ struct JobRecord {
     generation: u32,
     /// The last checkpoint that was committed, if there is one.
     checkpoint: Option<u32>,
+    /// The one before, if its files are kept, too.
+    #[serde(default)]
+    before: Option<u32>,
 }
 
 /// A named job: its folder and its record.
@@ -54,6 +60,8 @@ pub struct NamedJob {
     name: String,
     folder: ImageFolder,
     record: JobRecord,
+    /// A checkpoint was not taken since the last one in files.
+    has_passed: bool,
 }
 
 /// Whether a job can have this name: it is that of a folder.
@@ -93,10 +101,22 @@ pub fn own_name(programs: &[plan::Program], id: JobId) -> String {
     }
 }
 
+/// Whether the files of two checkpoints are kept. What logs hold begins at the newer one, so a job
+/// that logs messages has no use for the other.
+#[must_use]
+pub fn keeps_two(plan: &LaunchPlan) -> bool {
+    plan.name.is_some() && plan.options.recovery.log().is_none()
+}
+
 impl NamedJob {
-    /// Of a plan that has a name, and that begins in this generation.
+    /// Of a plan that has a name, and that begins in this generation. `before`: the checkpoint
+    /// before the one from which it begins.
     #[must_use]
-    pub fn of(plan: &LaunchPlan, generation: Generation) -> Option<NamedJob> {
+    pub fn of(
+        plan: &LaunchPlan,
+        generation: Generation,
+        before: Option<Epoch>,
+    ) -> Option<NamedJob> {
         let (name, images) = (plan.name.clone()?, &plan.images.as_ref()?.folder);
         let log = plan.options.recovery.log();
         let count = |program: usize| {
@@ -113,6 +133,7 @@ impl NamedJob {
         Some(NamedJob {
             folder: ImageFolder::new(Path::new(images), plan.job.0, Some(&name)),
             name,
+            has_passed: false,
             record: JobRecord {
                 format: FORMAT,
                 job: plan.job.0,
@@ -122,6 +143,7 @@ impl NamedJob {
                 log_groups: log.map(|log| log.groups.clone()).unwrap_or_default(),
                 generation: generation.0,
                 checkpoint: plan.from.map(|epoch| epoch.0),
+                before: before.map(|epoch| epoch.0),
             },
         })
     }
@@ -168,6 +190,7 @@ impl NamedJob {
             name: name.to_owned(),
             folder,
             record,
+            has_passed: false,
         })
     }
 
@@ -188,6 +211,15 @@ impl NamedJob {
         })
     }
 
+    /// The checkpoint that was committed before the one to continue from, if there is an image of
+    /// every rank.
+    #[must_use]
+    pub fn before(&self, from: Epoch) -> Option<Epoch> {
+        let before = self.record.before.filter(|before| *before < from.0)?;
+        let whole = self.folder.complete_epochs(self.record.size).ok()?;
+        whole.contains(&before).then_some(Epoch(before))
+    }
+
     /// The last checkpoint that was committed.
     #[must_use]
     pub fn committed(&self) -> Option<Epoch> {
@@ -198,6 +230,12 @@ impl NamedJob {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The images in the folder.
+    #[must_use]
+    pub fn images(&self) -> &ImageFolder {
+        &self.folder
     }
 
     /// The folder with the record and the images.
@@ -261,7 +299,9 @@ impl NamedJob {
                  --restart={name}, or remove the folder"
             ));
         }
-        self.folder.clear(from.map(|epoch| epoch.0)).map_err(said)?;
+        let kept = from.map(|epoch| epoch.0).into_iter();
+        let kept: Vec<u32> = kept.chain(self.record.before).collect();
+        self.folder.clear(&kept).map_err(said)?;
         self.store().map_err(said)
     }
 
@@ -271,11 +311,63 @@ impl NamedJob {
     /// The record can't be written; for the user.
     pub fn note(&mut self, generation: Generation, committed: Option<Epoch>) -> Result<(), String> {
         self.record.generation = generation.0;
-        self.record.checkpoint = committed.map(|e| e.0).or(self.record.checkpoint);
+        let last = self.record.checkpoint;
+        self.record.checkpoint = committed.map(|e| e.0).or(last);
+        let is_later = self.record.checkpoint > last;
+        if is_later {
+            let is_safe = self.record.log_groups.is_empty() && !self.has_passed;
+            self.record.before = last.filter(|_| is_safe);
+            self.has_passed = false;
+        }
+        self.keep()?;
+        if is_later {
+            self.remove_earlier();
+        }
+        Ok(())
+    }
+
+    /// A checkpoint was not taken. A rank may have had state that no rollback takes back, so the
+    /// job does not go back behind this moment.
+    ///
+    /// # Errors
+    /// The record can't be written; for the user.
+    pub fn passes(&mut self) -> Result<(), String> {
+        self.has_passed = true;
+        match self.record.before.take() {
+            Some(_) => self.keep(),
+            None => Ok(()),
+        }
+    }
+
+    fn keep(&self) -> Result<(), String> {
         self.store().map_err(|error| {
             let why = system_text(&error);
             format!("{}: {why}", self.folder.path().display())
         })
+    }
+
+    /// Removes the files of checkpoints that nobody needs, in the background: those before the last
+    /// two, and the earlier of these two if there is no room for the files of another checkpoint.
+    pub fn remove_earlier(&self) {
+        // Groups that log messages may need earlier ones.
+        let newest = self
+            .record
+            .checkpoint
+            .filter(|_| self.record.log_groups.is_empty());
+        let Some(newest) = newest else {
+            return;
+        };
+        let (folder, before) = (self.folder.clone(), self.record.before);
+        let removed = thread::Builder::new().spawn(move || {
+            let fits = has_room(&folder, newest).unwrap_or(true);
+            let first = before.filter(|_| fits).unwrap_or(newest);
+            if let Err(error) = folder.remove_before(first) {
+                tracing::warn!(%error, "files of earlier checkpoints");
+            }
+        });
+        if let Err(error) = removed {
+            tracing::warn!(%error, "files of earlier checkpoints");
+        }
     }
 
     /// The job has ended badly. Returns how to continue it, or why that can't be done, for the
@@ -317,7 +409,7 @@ impl NamedJob {
         let _ = fs::remove_file(self.folder.path().join(RECORD));
         shown_output::remove(self.folder.path());
         determinants_file::remove(self.folder.path());
-        let _ = self.folder.clear(None);
+        let _ = self.folder.clear(&[]);
         self.folder.remove_if_empty();
     }
 
@@ -329,6 +421,19 @@ impl NamedJob {
         file.sync_all()?;
         fs::rename(&partial, &path)
     }
+}
+
+/// Whether there is room for the files of one more checkpoint of the size of this one, and a
+/// quarter.
+fn has_room(folder: &ImageFolder, epoch: u32) -> io::Result<bool> {
+    let files = folder.files()?.into_iter();
+    let bytes: u64 = files
+        .filter(|file| file.epoch == epoch)
+        .map(|file| file.bytes)
+        .sum();
+    let system = statvfs(folder.path())?;
+    let free = system.blocks_available() * system.fragment_size();
+    Ok(free >= bytes.saturating_add(bytes / 4))
 }
 
 fn text(word: &[u8]) -> String {
@@ -348,6 +453,7 @@ mod tests {
     use super::*;
     use rejoin_ckpt::ImageNumber;
     use rejoin_ckpt::store::BaseFiles;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn a_name_is_that_of_a_folder() {
@@ -403,12 +509,14 @@ mod tests {
             log_groups: Vec::new(),
             generation: 0,
             checkpoint: Some(9),
+            before: None,
         };
         let name = "night".to_owned();
         let job = NamedJob {
             name,
             folder,
             record,
+            has_passed: false,
         };
         job.store().unwrap();
         (images, job)
@@ -426,6 +534,44 @@ mod tests {
             )
         );
         assert!(NamedJob::has_record(&images, "night"));
+        fs::remove_dir_all(images).unwrap();
+    }
+
+    /// Waits for the thread that removes files.
+    fn epochs(job: &NamedJob, wanted: &[u32]) {
+        let begun = Instant::now();
+        while job.folder.complete_epochs(3).unwrap() != wanted {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{wanted:?}");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn files_of_two_checkpoints_are_kept_unless_one_between_them_was_not_taken() {
+        let (images, mut job) = left_behind("two", &[4, 6, 7, 8, 9]);
+        let note = |job: &mut NamedJob, epoch| job.note(Generation(0), Some(Epoch(epoch))).unwrap();
+        job.record.checkpoint = Some(4);
+        note(&mut job, 6);
+        // The same again, after a restart of central.
+        note(&mut job, 6);
+        epochs(&job, &[4, 6, 7, 8, 9]);
+        note(&mut job, 7);
+        epochs(&job, &[6, 7, 8, 9]);
+        let left = NamedJob::open(&images, "night").unwrap();
+        assert_eq!(left.checkpoint(), Ok(Epoch(7)));
+        assert_eq!(left.before(Epoch(7)), Some(Epoch(6)));
+        // Nothing goes back behind the one that was not taken.
+        job.passes().unwrap();
+        let left = NamedJob::open(&images, "night").unwrap();
+        assert_eq!(left.before(Epoch(7)), None);
+        note(&mut job, 8);
+        epochs(&job, &[8, 9]);
+        assert_eq!(job.before(Epoch(8)), None);
+        note(&mut job, 9);
+        assert_eq!(job.before(Epoch(9)), Some(Epoch(8)));
+        // A restart from the newest keeps both.
+        job.begin(Some(Epoch(9))).unwrap();
+        epochs(&job, &[8, 9]);
         fs::remove_dir_all(images).unwrap();
     }
 

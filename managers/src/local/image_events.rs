@@ -103,6 +103,7 @@ impl LocalManager {
                 starter.set_committed(newest);
             }
         }
+        self.images.files_committed(epochs.file);
         if let (Some(oldest), Some(input)) = (epochs.oldest(), &mut self.input) {
             input.committed(oldest);
         }

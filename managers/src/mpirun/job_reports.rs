@@ -109,6 +109,11 @@ impl Launcher {
                 ..
             } => named.note(generation, Some(*epoch)),
             Event::Recovered { .. } => named.note(generation, None),
+            Event::Aborted { .. } => named.passes(),
+            Event::NotStored { .. } => {
+                named.remove_earlier();
+                Ok(())
+            }
             _ => Ok(()),
         };
         if let Err(why) = noted {

@@ -51,6 +51,8 @@ pub(super) struct Setup {
     pub show: Show,
     /// The job may have to be launched again; whether it continues from a stored state already.
     pub relaunch: Option<bool>,
+    /// Another launch may need what this one has read of standard input.
+    pub keeps_input: bool,
     /// Standard input that an earlier launch has read.
     pub consumed: Consumed,
     /// The checkpoint from whose files the ranks begin.
@@ -125,7 +127,7 @@ impl Streams {
             tag: setup.tag,
             source: InputSource::new(
                 reader.is_some(),
-                setup.relaunch.is_some(),
+                setup.keeps_input,
                 setup.consumed,
                 Token::single(kinds[1]),
             ),
@@ -156,7 +158,7 @@ impl Streams {
             watched: vec![false; self.sinks.len()],
             source: InputSource::new(
                 setup.reader.is_some(),
-                setup.relaunch.is_some(),
+                setup.keeps_input,
                 setup.consumed,
                 Token::single(kinds[1]),
             ),

@@ -58,7 +58,7 @@ impl KeptDeterminants {
         if options.recovery.log().is_none() {
             return Ok(KeptDeterminants::default());
         }
-        let named = NamedJob::of(&launch.plan, launch.generation);
+        let named = NamedJob::of(&launch.plan, launch.generation, launch.before);
         let copies = match (launch.plan.from, before, &named) {
             (Some(_), Some(_), _) if options.recovery.is_optimistic() => {
                 let why = "a job with --recovery receiver-log can't be launched again yet";

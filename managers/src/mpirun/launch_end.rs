@@ -6,8 +6,11 @@ use super::state_folder;
 use crate::error::{Result, system_text};
 use crate::launch::linked_mpi::linked_mpi;
 use crate::report::user_log;
+use crate::saved_images;
 use crate::stdio::sink::SinkLost;
+use rejoin_channel_table::Generation;
 use rejoin_managers_protocol::central::{CentralInput, HostIndex, StoredState};
+use rejoin_managers_protocol::manager_messages::Cause;
 use rejoin_managers_protocol::region_commits::RegionEpochs;
 use rejoin_managers_protocol::verdict::Verdict;
 use std::cmp::Reverse;
@@ -134,16 +137,57 @@ impl Launcher {
                 format!("its registered memory of checkpoint {epoch}")
             }
         };
-        let mut text = format!("{verdict}; the job is launched again on other hosts from {from}");
+        let text = format!("{verdict}; the job is launched again on other hosts from {from}");
         next.consumed = self.streams.consumed();
+        let verdict = verdict.clone();
+        self.note_relaunch(text, &next, &verdict);
+        Some(next)
+    }
+
+    /// The launch after this one, which began from a damaged checkpoint: it begins from the one
+    /// before. Files of the damaged one stay until another is committed.
+    pub(super) fn fall_back(&mut self, verdict: &Verdict) -> Option<Launch> {
+        let (from, before) = (self.launch.plan.from?, self.launch.before?);
+        let why = self.damage(verdict)?;
+        let mut next = self.launch.clone();
+        (next.plan.from, next.before) = (Some(before), None);
+        next.generation = Generation(self.central.view().generation.0 + 1);
+        next.launch += 1;
+        next.consumed = self.streams.consumed();
+        let text = format!(
+            "checkpoint {from} can't be used ({why}); the job is launched again from checkpoint {before}, \
+             the one before it. What the job has written since then appears again"
+        );
+        self.note_relaunch(text, &next, verdict);
+        Some(next)
+    }
+
+    /// Why the job has ended with this verdict, if that is damage of the image from which a rank
+    /// was to begin.
+    fn damage(&self, verdict: &Verdict) -> Option<String> {
+        let Verdict::Failed {
+            rank,
+            cause: Cause::NotStarted { .. },
+            ..
+        } = verdict
+        else {
+            return None;
+        };
+        let (from, named) = (self.launch.plan.from?, self.named.as_ref()?);
+        if self.has_run {
+            return None;
+        }
+        let why = saved_images::damage_of(named.images(), named.id(), *rank, from)?;
+        Some(format!("rank {rank}: {why}"))
+    }
+
+    fn note_relaunch(&mut self, mut text: String, next: &Launch, verdict: &Verdict) {
         if next.consumed.is_lost() {
             text += ". What was read of standard input is too much to be given again: only the rest of it is";
         }
         user_log::say(&text);
-        self.observers
-            .events
-            .verdict("relaunched", next.generation.0, verdict);
-        Some(next)
+        let events = &mut self.observers.events;
+        events.verdict("relaunched", next.generation.0, verdict);
     }
 
     pub(super) fn output_lost(&mut self, lost: SinkLost) -> Result<()> {

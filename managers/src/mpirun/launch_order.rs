@@ -25,6 +25,8 @@ pub struct Launch {
     pub launch: u32,
     /// The highest number of a checkpoint that was requested then.
     pub requested: Epoch,
+    /// The checkpoint that was committed before the one from which the job is restarted.
+    pub before: Option<Epoch>,
     /// Time limit in milliseconds.
     pub limit: Option<u64>,
     /// Since when that counts.

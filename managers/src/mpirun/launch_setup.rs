@@ -80,6 +80,7 @@ fn setup(launch: &Launch, relaunch: Option<bool>) -> Setup {
         has_groups: plan.options.recovery.log().is_some(),
         show: launch.show,
         relaunch,
+        keeps_input: relaunch.is_some() || launch.before.is_some(),
         consumed: launch.consumed.clone(),
         from: plan.from,
         continues: relaunch.is_some() && (plan.claim.is_some() || plan.copies.is_some()),
@@ -185,7 +186,7 @@ impl Launcher {
         let (streams, determinants) = kept.unzip();
         let determinants = KeptDeterminants::of(&launch, determinants)?;
         let state_folder = StateFolder::of(&launch);
-        let named = NamedJob::of(&launch.plan, launch.generation);
+        let named = NamedJob::of(&launch.plan, launch.generation, launch.before);
         let machines = &launch.machines;
         check_limits(machines, launch.recovery.is_some())?;
         check_copy_group(&launch)?;

@@ -92,7 +92,7 @@ pub fn run(mut launch: Launch) -> i32 {
             return 2;
         }
     };
-    if let Some(named) = NamedJob::of(&launch.plan, launch.generation)
+    if let Some(named) = NamedJob::of(&launch.plan, launch.generation, launch.before)
         && let Err(why) = named.begin(launch.plan.from)
     {
         say_line!("mpirun: {why}");
@@ -124,7 +124,7 @@ pub fn run(mut launch: Launch) -> i32 {
         }
     };
     let is_bad = !matches!(result, Ok(Verdict::Success));
-    if is_bad && let Some(named) = NamedJob::of(&launch.plan, launch.generation) {
+    if is_bad && let Some(named) = NamedJob::of(&launch.plan, launch.generation, launch.before) {
         say_line!("mpirun: {}", named.ended_badly());
     }
     match result {
@@ -157,7 +157,10 @@ fn run_once(
         launcher.load_shown(checkpoint);
     }
     let verdict = launcher.run();
-    let next = verdict.is_ok().then(|| launcher.relaunch()).flatten();
+    let relaunched = verdict.is_ok().then(|| launcher.relaunch()).flatten();
+    let falls_back = relaunched.is_none();
+    let damaged = verdict.as_ref().ok().filter(|_| falls_back);
+    let next = relaunched.or_else(|| launcher.fall_back(damaged?));
     launcher.central.forget();
     if next.is_none() {
         launcher.report();
@@ -186,7 +189,8 @@ fn run_once(
     } = launcher;
     let next = next.map(|next| {
         // After a rollback the streams drop what is written again. Without one nobody knows.
-        let kept = next.plan.from.map(|_| (streams, determinants));
+        let continues = next.plan.from.filter(|_| !falls_back);
+        let kept = continues.map(|_| (streams, determinants));
         (next, observers, kept)
     });
     (verdict, next)

@@ -192,7 +192,7 @@ impl StateFolder {
     pub fn clear_except(&self, epoch: Option<Epoch>) {
         if let Some(folder) = &self.images {
             // What can't be removed takes room and does no harm: later images have other numbers.
-            let _ = folder.clear(epoch.map(|epoch| epoch.0));
+            let _ = folder.clear(epoch.map(|epoch| epoch.0).as_slice());
         }
     }
 
@@ -302,7 +302,7 @@ impl Drop for SharedImages {
     fn drop(&mut self) {
         if !self.is_named {
             // What can't be removed does no harm.
-            let _ = self.folder.clear(None);
+            let _ = self.folder.clear(&[]);
         }
         self.claim = None;
         self.folder.remove_free_claims();

@@ -11,4 +11,4 @@ mod verification;
 pub use removal::{Removal, remove};
 pub use saved_job::{Running, SavedCheckpoint, SavedFile, SavedJob, SavedKind};
 pub use survey::{Survey, survey};
-pub use verification::{Damage, Verification, verify};
+pub use verification::{Damage, Verification, damage_of, verify};

@@ -68,7 +68,7 @@ pub fn remove(images: &Path, job: &mut SavedJob, keep: Option<usize>) -> Result<
             determinants_file::remove(job.folder.path());
         }
         // Notes without images, too.
-        match job.folder.clear(None) {
+        match job.folder.clear(&[]) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(said(job.folder.path(), &error));
             }

@@ -3,6 +3,7 @@
 use super::saved_job::{Running, SavedCheckpoint, SavedFile, SavedJob, SavedKind};
 use super::survey::Survey;
 use crate::local::ImageNote;
+use rejoin_channel_table::{Epoch, JobId, Rank};
 use rejoin_ckpt::ImageNumber;
 use rejoin_ckpt::image::image_check;
 use rejoin_ckpt::regions;
@@ -53,6 +54,22 @@ pub fn verify(survey: &Survey) -> Verification {
         result.found(file.path.clone(), why);
     }
     result
+}
+
+/// Why a rank can't come back from its image of this checkpoint, of a job that is restarted.
+/// `None`: the image is whole.
+#[must_use]
+pub fn damage_of(folder: &ImageFolder, job: JobId, rank: Rank, epoch: Epoch) -> Option<String> {
+    let number = ImageNumber::of_checkpoint(epoch.0);
+    let checked = match folder.find(rank.0, number) {
+        Ok(image) => {
+            let checked = image_check::check(image.path(), job.0, rank.0, number);
+            checked.map(drop).map_err(|why| why.to_string())
+        }
+        Err(error) => Err(error.to_string()),
+    };
+    let checked = checked.and_then(|()| check_note(folder, true, rank.0, number));
+    checked.err()
 }
 
 impl Verification {

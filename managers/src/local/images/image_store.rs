@@ -4,6 +4,7 @@ use super::image_note::ImageNote;
 use crate::error::system_text;
 use crate::host::run_dir;
 use crate::launch::launch_plan::LaunchPlan;
+use crate::launch::named_job;
 use rejoin_channel_table::{Epoch, Generation, ImageId, Incarnation, Rank};
 use rejoin_ckpt::image::{ImageCompression, ImageIdentity};
 use rejoin_ckpt::store::{BaseFiles, FolderClaim, ImageFolder, PartialImage, StoredImage};
@@ -26,11 +27,20 @@ pub struct ImageStore {
     /// Held as long as this manager lives. A later one removes what was left behind without it.
     claim: Option<FolderClaim>,
     compression: ImageCompression,
+    /// Of a job that can be restarted from the checkpoint before the newest, too.
+    in_files: Option<InFiles>,
     restarter: PathBuf,
     job: u64,
     size: u32,
     /// By slot.
     ranks: Vec<u32>,
+}
+
+/// The last two checkpoints that were committed in files.
+#[derive(Default)]
+struct InFiles {
+    newest: Option<Epoch>,
+    before: Option<Epoch>,
 }
 
 impl ImageStore {
@@ -73,6 +83,10 @@ impl ImageStore {
             folder,
             is_own,
             compression: plan.compression,
+            in_files: named_job::keeps_two(plan).then_some(InFiles {
+                newest: plan.from,
+                before: None,
+            }),
             restarter,
             job: plan.job.0,
             size: plan.size,
@@ -168,6 +182,22 @@ impl ImageStore {
         Ok((child.id(), ours.into()))
     }
 
+    /// This is the newest checkpoint in files.
+    pub fn committed(&mut self, file: Option<Epoch>) {
+        if let Some(in_files) = &mut self.in_files
+            && file > in_files.newest
+        {
+            in_files.before = std::mem::replace(&mut in_files.newest, file);
+        }
+    }
+
+    /// Whether the file of an image stays that does not count any more: the job can be restarted
+    /// from it if a newer one is damaged. mpirun removes it later.
+    pub fn keeps(&self, id: ImageId) -> bool {
+        let before = self.in_files.as_ref().and_then(|two| two.before);
+        before.is_some_and(|before| id == ImageId::Checkpoint(before))
+    }
+
     /// How pages are compressed in the files.
     pub fn compression(&self) -> ImageCompression {
         self.compression
@@ -191,7 +221,7 @@ impl ImageStore {
             return Vec::new();
         }
         // What can't be removed takes room and does no harm.
-        let _ = self.folder.clear(Some(epoch.0));
+        let _ = self.folder.clear(&[epoch.0]);
         let kept = |is_parity| {
             move |rank| KeptFile {
                 rank: Rank(rank),
@@ -225,7 +255,7 @@ impl ImageStore {
         if self.is_own {
             let left = match keeps_files {
                 true => self.folder.keep(),
-                false => self.folder.clear(None),
+                false => self.folder.clear(&[]),
             };
             if let Err(error) = left {
                 tracing::warn!(%error, "files of images");

@@ -217,6 +217,13 @@ impl RankImages {
         is_new
     }
 
+    /// This is the newest checkpoint in files.
+    pub fn files_committed(&mut self, file: Option<Epoch>) {
+        if let Some(store) = &mut self.store {
+            store.committed(file);
+        }
+    }
+
     /// Whether the rank has neither its image of this checkpoint nor a later one.
     pub fn lacks(&self, slot: usize, epoch: Epoch) -> bool {
         let id = ImageId::Checkpoint(epoch);
@@ -455,8 +462,9 @@ impl RankImages {
         let Some(mut image) = self.take(slot, id) else {
             return false;
         };
+        let stays = self.store.as_ref().is_some_and(|store| store.keeps(id));
         match (std::mem::take(&mut image.file), &self.files) {
-            (ImageFile::Stored(file), Some(files)) => files.remove(file),
+            (ImageFile::Stored(file), Some(files)) if !stays => files.remove(file),
             (file, _) => self.discard(file),
         }
         end_process(&mut image, reactor);
