@@ -48,25 +48,22 @@ impl WatchHandler<'_> {
     /// A local manager tells of its watch over other hosts.
     pub(super) fn watch_report(&mut self, host: HostIndex, report: WatchReport) {
         let now = self.out.now;
+        let Some(watch) = self.watch.as_mut() else {
+            return;
+        };
         let mut told = Vec::new();
-        match (report, self.watch.as_mut()) {
-            (
-                WatchReport::Suspect {
-                    host: other,
-                    failure,
-                },
-                Some(watch),
-            ) => {
-                watch.suspect(now, (host, other), failure, &mut told);
+        match report {
+            WatchReport::Suspect {
+                host: other,
+                failure,
+            } => watch.suspect(now, (host, other), failure, &mut told),
+            WatchReport::Alive { number } => watch.alive(now, host, number, &mut told),
+            WatchReport::AskRank(rank) => {
+                if rank.0 < self.cluster.ranks.count() {
+                    let order = WatchOrder::RankOn(rank, self.cluster.ranks.host_of(rank));
+                    self.out.send(host, ToLocal::Watch(order));
+                }
             }
-            (WatchReport::Alive { number }, Some(watch)) => {
-                watch.alive(now, host, number, &mut told);
-            }
-            (WatchReport::AskRank(rank), Some(_)) if rank.0 < self.cluster.ranks.count() => {
-                let order = WatchOrder::RankOn(rank, self.cluster.ranks.host_of(rank));
-                self.out.send(host, ToLocal::Watch(order));
-            }
-            _ => {}
         }
         self.watch_effects(told);
     }

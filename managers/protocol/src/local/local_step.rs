@@ -211,8 +211,13 @@ impl Local {
             | ToLocal::Stay { .. }
             | ToLocal::Vacate { .. }
             | ToLocal::Update { .. } => MoveOrderHandler::of(parts).order(order),
-            ToLocal::RegionsNumber { .. } | ToLocal::RegionsCommitted { .. } => {
-                RankRegionHandler::of(parts).order(order);
+            ToLocal::RegionsNumber {
+                generation,
+                rank,
+                epoch,
+            } => RankRegionHandler::of(parts).number_regions(generation, rank, epoch),
+            ToLocal::RegionsCommitted { generation, epochs } => {
+                RankRegionHandler::of(parts).committed(generation, epochs);
             }
             ToLocal::Checkpoint { .. }
             | ToLocal::CheckpointRanks { .. }

@@ -25,26 +25,29 @@ handler! {
 impl ProbeHandler<'_> {
     /// An order of central that concerns the watch over other hosts.
     pub fn watch_order(&mut self, order: WatchOrder) {
-        match (order, self.probes.as_mut()) {
-            (WatchOrder::Ask { number }, _) => {
-                self.out
-                    .report(HostMessage::Watch(WatchReport::Alive { number }));
+        match order {
+            WatchOrder::Ask { number } => {
+                let alive = WatchReport::Alive { number };
+                self.out.report(HostMessage::Watch(alive));
             }
-            (WatchOrder::Watch(hosts), Some(probes)) => {
-                // What is due now comes with the next look at the clock, after answers.
-                // Central that was started again has not received earlier questions.
-                probes.forget_places();
-                probes.prober.watch(self.out.now, hosts);
+            WatchOrder::Watch(hosts) => {
+                if let Some(probes) = self.probes.as_mut() {
+                    // What is due now comes with the next look at the clock, after answers.
+                    // Central that was started again has not received earlier questions.
+                    probes.forget_places();
+                    probes.prober.watch(self.out.now, hosts);
+                }
             }
-            (WatchOrder::RankOn(rank, host), Some(probes)) => {
-                probes.rank_on(rank, host);
+            WatchOrder::RankOn(rank, host) => {
                 let mut duties = Vec::new();
-                probes
-                    .prober
-                    .wait_for(self.out.now, Some(host), &mut duties);
+                if let Some(probes) = self.probes.as_mut() {
+                    probes.rank_on(rank, host);
+                    probes
+                        .prober
+                        .wait_for(self.out.now, Some(host), &mut duties);
+                }
                 self.probe_duties(duties);
             }
-            _ => {}
         }
     }
 
@@ -87,15 +90,16 @@ impl ProbeHandler<'_> {
 
     /// The manager of another host says this.
     pub fn probed(&mut self, host: usize, message: ProbeMessage) {
-        match (message, self.probes.as_mut()) {
-            (ProbeMessage::Probe { number }, _) => {
-                self.out
-                    .push(LocalEffect::Probe(host, ProbeMessage::Answer { number }));
+        match message {
+            ProbeMessage::Probe { number } => {
+                let answer = ProbeMessage::Answer { number };
+                self.out.push(LocalEffect::Probe(host, answer));
             }
-            (ProbeMessage::Answer { number }, Some(probes)) => {
-                probes.prober.answered(self.out.now, host, number);
+            ProbeMessage::Answer { number } => {
+                if let Some(probes) = self.probes.as_mut() {
+                    probes.prober.answered(self.out.now, host, number);
+                }
             }
-            _ => {}
         }
     }
 

@@ -45,6 +45,13 @@ impl RankMessageHandler<'_> {
         }
     }
 
+    fn regions(&mut self) -> RankRegionHandler<'_> {
+        RankRegionHandler {
+            processes: self.processes,
+            out: self.out,
+        }
+    }
+
     fn cards(&mut self) -> LookupHandler<'_> {
         LookupHandler {
             processes: self.processes,
@@ -88,14 +95,11 @@ impl RankMessageHandler<'_> {
             ToManager::Register { .. } if stage == Stage::Spawned => {
                 self.register(instance, pid, message);
             }
-            ToManager::AskRegionsNumber { .. } | ToManager::RegionsStored { .. }
-                if stage == Stage::Registered =>
-            {
-                RankRegionHandler {
-                    processes: self.processes,
-                    out: self.out,
-                }
-                .said_of_regions(instance, message);
+            ToManager::AskRegionsNumber { above } if stage == Stage::Registered => {
+                self.regions().asks_number(instance, above);
+            }
+            ToManager::RegionsStored { epoch } if stage == Stage::Registered => {
+                self.regions().stored(instance, epoch);
             }
             ToManager::Note { important, text } => {
                 self.out

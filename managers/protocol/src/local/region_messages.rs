@@ -6,10 +6,10 @@ use super::local_out::LocalOut;
 use super::process_table::ProcessTable;
 use super::rank_process::RankProcess;
 use crate::handler_keys::handler;
-use crate::manager_messages::{ProcessInstance, RegionMessage, Stage, ToCentral, ToLocal};
+use crate::manager_messages::{ProcessInstance, RegionMessage, Stage};
 use crate::region_commits::RegionEpochs;
-use rejoin_channel_table::{Epoch, Rank};
-use rejoin_wire::{FromManager, ToManager};
+use rejoin_channel_table::{Epoch, Generation, Rank};
+use rejoin_wire::FromManager;
 
 handler! {
     /// Checkpoints of registered memory, for ranks of this host.
@@ -20,46 +20,29 @@ handler! {
 }
 
 impl RankRegionHandler<'_> {
-    /// Central's answers to ranks that store their registered memory.
-    pub fn order(&mut self, order: ToLocal) {
-        let present = self.processes.generation();
-        match order {
-            ToLocal::RegionsNumber {
-                generation,
-                rank,
-                epoch,
-            } if generation == present => self.number_regions(rank, epoch),
-            ToLocal::RegionsCommitted { generation, epochs } if generation == present => {
-                self.regions_committed(epochs);
-            }
-            // Stale news of an older generation.
-            _ => {}
+    /// A rank's program asks for a number above this one for its registered memory.
+    pub fn asks_number(&mut self, instance: ProcessInstance, above: Epoch) {
+        if let Some(process) = self.processes.find(instance.rank, instance.incarnation) {
+            process.regions().number = Some(above);
+            self.out
+                .report(RegionMessage::NumberWanted { instance, above });
         }
     }
 
-    /// A rank's program stores its registered memory. The driver has told mpirun of what is stored,
-    /// in its place among the output.
-    pub fn said_of_regions(&mut self, instance: ProcessInstance, message: ToManager) {
-        let Some(process) = self.processes.find(instance.rank, instance.incarnation) else {
-            return;
-        };
-        let news = match message {
-            ToManager::AskRegionsNumber { above } => {
-                process.regions().number = Some(above);
-                ToCentral::Regions(RegionMessage::NumberWanted { instance, above })
-            }
-            ToManager::RegionsStored { epoch } => {
-                process.regions().commit = Some(epoch);
-                ToCentral::Regions(RegionMessage::Stored { instance, epoch })
-            }
-            _ => return,
-        };
-        self.out.report(news);
+    /// A rank's program has stored its registered memory. The driver has told mpirun of what is
+    /// stored, in its place among the output.
+    pub fn stored(&mut self, instance: ProcessInstance, epoch: Epoch) {
+        if let Some(process) = self.processes.find(instance.rank, instance.incarnation) {
+            process.regions().commit = Some(epoch);
+            self.out.report(RegionMessage::Stored { instance, epoch });
+        }
     }
 
     /// The number for which a rank's program waits.
-    fn number_regions(&mut self, rank: Rank, epoch: Epoch) {
-        let generation = self.processes.generation();
+    pub fn number_regions(&mut self, generation: Generation, rank: Rank, epoch: Epoch) {
+        if generation != self.processes.generation() {
+            return;
+        }
         let process = self.processes.of_mut(rank);
         // A second answer came, after a question that a new central manager has repeated.
         if process.is_some_and(|process| process.regions().number.take().is_some()) {
@@ -69,8 +52,9 @@ impl RankRegionHandler<'_> {
     }
 
     /// Every rank has stored its registered memory.
-    fn regions_committed(&mut self, epochs: RegionEpochs) {
-        let Some(newest) = epochs.newest else {
+    pub fn committed(&mut self, generation: Generation, epochs: RegionEpochs) {
+        let is_present = generation == self.processes.generation();
+        let Some(newest) = epochs.newest.filter(|_| is_present) else {
             return;
         };
         let mut to = self.processes.listening(&[Stage::Registered]);
@@ -86,7 +70,7 @@ impl RankRegionHandler<'_> {
         });
         if !to.is_empty() {
             let committed = FromManager::RegionsCommitted {
-                generation: self.processes.generation(),
+                generation,
                 newest,
                 before: epochs.before,
             };
