@@ -9,6 +9,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 mod binaries;
 mod extra;
 mod lanes;
+mod passed;
 mod public_types;
 mod setting;
 mod skipped;
@@ -156,6 +157,7 @@ pub fn run(args: Args) -> Result<()> {
     let (skipped, times) = (Skipped::new(&root)?, Times::new(&root)?);
     let shared = Shared {
         install: !args.no_install,
+        repeats: args.only.is_some(),
         file: args.file,
         skipped,
         times,

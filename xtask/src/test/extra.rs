@@ -4,6 +4,7 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
+use super::passed::Sources;
 use super::setting::{Setting, cargo};
 
 /// Whether cargo runs well with these arguments.
@@ -18,6 +19,11 @@ pub fn memory(c: &Setting) -> Result<()> {
     if !has(&["+nightly", "--version"]) {
         let why = "no nightly toolchain: neither Miri nor the address sanitizer can run";
         return c.shared.skipped.note("memory", why);
+    }
+    let crates = ["rejoin-mpi", "rejoin-c-abi", "rejoin-device"];
+    let sources = Sources::of(&c.root, "memory", &crates)?;
+    if has_passed(c, &sources) {
+        return Ok(());
     }
     let miri = ["+nightly", "miri", "--version"];
     if c.shared.install && !has(&miri) {
@@ -41,8 +47,19 @@ pub fn memory(c: &Setting) -> Result<()> {
         let why =
             "Miri cannot be installed for the nightly toolchain; only the address sanitizer ran";
         c.shared.skipped.note("miri", why)?;
+        return c.run_all(&mut commands);
     }
-    c.run_all(&mut commands)
+    c.run_all(&mut commands)?;
+    sources.note()
+}
+
+/// Whether a claim need not be repeated, which is said then.
+fn has_passed(c: &Setting, sources: &Sources) -> bool {
+    let is_known = !c.shared.repeats && sources.have_passed();
+    if is_known {
+        println!("it has passed on the same sources; `--only` repeats it");
+    }
+    is_known
 }
 
 /// Miri, which runs one test at a time.
@@ -81,6 +98,10 @@ pub fn fuzz(c: &Setting) -> Result<()> {
         let why = "no nightly toolchain: only the decoders' property tests ran (`units`)";
         return c.shared.skipped.note("fuzz", why);
     }
+    let sources = Sources::of(&c.root, "fuzz", &["rejoin-fuzz"])?;
+    if has_passed(c, &sources) {
+        return Ok(());
+    }
     installed(c, "cargo-fuzz", &["fuzz", "--version"])?;
     let listed = Command::new("cargo")
         .current_dir(&c.root)
@@ -105,7 +126,7 @@ pub fn fuzz(c: &Setting) -> Result<()> {
             .collect();
         c.run_all(&mut commands)?;
     }
-    Ok(())
+    sources.note()
 }
 
 /// A command of cargo-fuzz, which by itself compiles each crate in one piece, with all

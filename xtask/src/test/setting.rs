@@ -16,6 +16,8 @@ use crate::bounded::{AfterFailure, Deadline, Spent};
 pub struct Shared {
     /// Whether what is missing may be installed.
     pub install: bool,
+    /// Whether a claim runs also if it has passed on the same sources before.
+    pub repeats: bool,
     /// Test binaries have this in their names.
     pub file: Option<String>,
     /// Where claims note what does not run.
