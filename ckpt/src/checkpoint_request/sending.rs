@@ -25,8 +25,9 @@ pub struct Seen {
     times: u8,
     /// Tries in a row that found no thread that takes the signal as it should.
     shut: u8,
-    /// The epoch of the last request past the first thread's mask, and when it was sent.
-    past_mask: Option<(u32, Instant)>,
+    /// The epoch of the last request past the first thread's mask, when it was sent last, and how
+    /// often.
+    past_mask: Option<(u32, Instant, u8)>,
     /// The epoch of the last request that waited for a child of the program, plus one, and how
     /// often it did.
     child: (u64, u8),
@@ -45,6 +46,10 @@ const SHUT: u8 = 2;
 /// After this time a request goes past the mask again: it may have come when nothing met it.
 const PAST_MASK_AGAIN: Duration = Duration::from_secs(1);
 
+/// So often a request goes past the mask. Each time threads stop, and a long write may be cut
+/// short.
+const PAST_MASK_TIMES: u8 = 3;
+
 /// So often a request waits for a child of the program to end: for more than a second, at the
 /// pauses of the caller.
 const CHILD_WAITS: u8 = 24;
@@ -59,7 +64,7 @@ const MOST_THREADS: usize = 256;
 /// would find a signal that is not its own.
 ///
 /// If the first thread keeps the signal from coming, it also gets the signal that parks threads,
-/// once a second. Its handler meets the request, unless the C library has replaced it when it
+/// a few times. Its handler meets the request, unless the C library has replaced it when it
 /// made the first further thread, and no image was taken since.
 ///
 /// While the program has a child that is younger than a second, the request waits, because no image
@@ -169,7 +174,7 @@ impl Seen {
         }
     }
 
-    /// Sends the request by the signal that parks threads, once a second for each epoch.
+    /// Sends the request by the signal that parks threads, a few times for each epoch.
     fn send_past_mask(
         &mut self,
         first: SignalledThread,
@@ -184,11 +189,13 @@ impl Seen {
         if !is_served || first.waits_for(PARKING_SIGNAL) {
             return Ok(());
         }
-        let is_sent = |(sent, at): (u32, Instant)| sent == epoch && at.elapsed() < PAST_MASK_AGAIN;
-        if self.past_mask.is_some_and(is_sent) {
+        let of_epoch = self.past_mask.filter(|(sent, ..)| *sent == epoch);
+        let times = of_epoch.map_or(0, |(_, _, times)| times);
+        let is_soon = of_epoch.is_some_and(|(_, at, _)| at.elapsed() < PAST_MASK_AGAIN);
+        if is_soon || times >= PAST_MASK_TIMES {
             return Ok(());
         }
-        self.past_mask = Some((epoch, Instant::now()));
+        self.past_mask = Some((epoch, Instant::now(), times + 1));
         first.queue(pidfd, PARKING_SIGNAL, first.call().0.with(epoch))
     }
 }

@@ -70,6 +70,7 @@ pub(super) fn launch(
         compression: compression(job),
         begun: Vec::new(),
         stdin,
+        input_again: false,
         interactive: std::io::stdin().is_terminal() && stdin.is_some(),
         read_at_once: read_at_once(job.output),
         file_limit_ignored: signal_reader::file_limit_is_ignored(),

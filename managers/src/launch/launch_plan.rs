@@ -112,6 +112,8 @@ pub struct LaunchPlan {
     pub stdin: Option<Rank>,
     /// A person sits at the terminal, and types standard input.
     pub interactive: bool,
+    /// mpirun has read it before, and gives it from its beginning.
+    pub input_again: bool,
     /// Somebody reads standard output, or error, as it comes: unfinished lines are passed on after
     /// a moment.
     pub read_at_once: [bool; 2],
@@ -214,6 +216,7 @@ mod tests {
             begun: vec![(Rank(1), Begun::default())],
             stdin: Some(Rank(1)),
             interactive: false,
+            input_again: false,
             read_at_once: [false; 2],
             file_limit_ignored: false,
             lease: None,

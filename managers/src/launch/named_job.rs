@@ -60,8 +60,10 @@ pub struct NamedJob {
     name: String,
     folder: ImageFolder,
     record: JobRecord,
-    /// A checkpoint was not taken since the last one in files.
-    has_passed: bool,
+    /// The last checkpoint that was not taken.
+    passed: Option<u32>,
+    /// The record in the folder is an earlier one, because this one could not be written.
+    is_stale: bool,
 }
 
 /// Whether a job can have this name: it is that of a folder.
@@ -133,7 +135,8 @@ impl NamedJob {
         Some(NamedJob {
             folder: ImageFolder::new(Path::new(images), plan.job.0, Some(&name)),
             name,
-            has_passed: false,
+            passed: None,
+            is_stale: false,
             record: JobRecord {
                 format: FORMAT,
                 job: plan.job.0,
@@ -190,7 +193,8 @@ impl NamedJob {
             name: name.to_owned(),
             folder,
             record,
-            has_passed: false,
+            passed: None,
+            is_stale: false,
         })
     }
 
@@ -308,47 +312,71 @@ impl NamedJob {
     /// A checkpoint was committed, or ranks were rolled back, in this generation.
     ///
     /// # Errors
-    /// The record can't be written; for the user.
+    /// The record can't be written, which it could before; for the user.
     pub fn note(&mut self, generation: Generation, committed: Option<Epoch>) -> Result<(), String> {
         self.record.generation = generation.0;
         let last = self.record.checkpoint;
         self.record.checkpoint = committed.map(|e| e.0).or(last);
         let is_later = self.record.checkpoint > last;
         if is_later {
-            let is_safe = self.record.log_groups.is_empty() && !self.has_passed;
+            // A rank may have had state that no rollback takes back when one was not taken.
+            let is_safe = self.record.log_groups.is_empty() && self.passed <= last;
             self.record.before = last.filter(|_| is_safe);
-            self.has_passed = false;
         }
-        self.keep()?;
+        let kept = self.keep();
         if is_later {
             self.remove_earlier();
         }
-        Ok(())
+        kept
     }
 
-    /// A checkpoint was not taken. A rank may have had state that no rollback takes back, so the
-    /// job does not go back behind this moment.
+    /// This checkpoint was not taken: the job does not go back behind it.
     ///
     /// # Errors
-    /// The record can't be written; for the user.
-    pub fn passes(&mut self) -> Result<(), String> {
-        self.has_passed = true;
-        match self.record.before.take() {
-            Some(_) => self.keep(),
-            None => Ok(()),
-        }
+    /// As with [`NamedJob::note`].
+    pub fn passes(&mut self, epoch: Epoch) -> Result<(), String> {
+        self.passed = self.passed.max(Some(epoch.0));
+        self.keep_one()
     }
 
-    fn keep(&self) -> Result<(), String> {
-        self.store().map_err(|error| {
+    /// Files of a checkpoint could not be written: those of the one before make room.
+    ///
+    /// # Errors
+    /// As with [`NamedJob::note`].
+    pub fn makes_room(&mut self) -> Result<(), String> {
+        self.keep_one()
+    }
+
+    fn keep_one(&mut self) -> Result<(), String> {
+        if self.record.before.take().is_none() {
+            return Ok(());
+        }
+        let kept = self.keep();
+        self.remove_earlier();
+        kept
+    }
+
+    /// The last checkpoint is damaged, and the job continues from the one before.
+    ///
+    /// # Errors
+    /// As with [`NamedJob::note`].
+    pub fn falls_back(&mut self, before: Epoch) -> Result<(), String> {
+        (self.record.checkpoint, self.record.before) = (Some(before.0), None);
+        self.keep()
+    }
+
+    fn keep(&mut self) -> Result<(), String> {
+        let stored = self.store().map_err(|error| {
             let why = system_text(&error);
             format!("{}: {why}", self.folder.path().display())
-        })
+        });
+        let was_stale = std::mem::replace(&mut self.is_stale, stored.is_err());
+        stored.or_else(|why| if was_stale { Ok(()) } else { Err(why) })
     }
 
     /// Removes the files of checkpoints that nobody needs, in the background: those before the last
     /// two, and the earlier of these two if there is no room for the files of another checkpoint.
-    pub fn remove_earlier(&self) {
+    fn remove_earlier(&self) {
         // Groups that log messages may need earlier ones.
         let newest = self
             .record
@@ -516,7 +544,8 @@ mod tests {
             name,
             folder,
             record,
-            has_passed: false,
+            passed: None,
+            is_stale: false,
         };
         job.store().unwrap();
         (images, job)
@@ -560,13 +589,18 @@ mod tests {
         let left = NamedJob::open(&images, "night").unwrap();
         assert_eq!(left.checkpoint(), Ok(Epoch(7)));
         assert_eq!(left.before(Epoch(7)), Some(Epoch(6)));
-        // Nothing goes back behind the one that was not taken.
-        job.passes().unwrap();
-        let left = NamedJob::open(&images, "night").unwrap();
-        assert_eq!(left.before(Epoch(7)), None);
+        // Nothing goes back behind one that was not taken, also if an earlier one is committed
+        // after that.
+        job.passes(Epoch(9)).unwrap();
+        epochs(&job, &[7, 8, 9]);
         note(&mut job, 8);
-        epochs(&job, &[8, 9]);
         assert_eq!(job.before(Epoch(8)), None);
+        note(&mut job, 9);
+        epochs(&job, &[9]);
+        assert_eq!(job.before(Epoch(9)), None);
+        fs::remove_dir_all(&images).unwrap();
+        let (images, mut job) = left_behind("two more", &[8, 9]);
+        job.record.checkpoint = Some(8);
         note(&mut job, 9);
         assert_eq!(job.before(Epoch(9)), Some(Epoch(8)));
         // A restart from the newest keeps both.

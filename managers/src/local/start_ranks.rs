@@ -119,9 +119,8 @@ impl LocalManager {
             (plan.stdin.and_then(|rank| self.slot(rank)), &mut self.input)
         {
             // A person does not type it again. mpirun gives it again if it still runs.
-            let is_relaunched = plan.central.as_ref().is_some_and(|c| c.launch > 0);
             let image = ImageId::Checkpoint(epoch);
-            self.input_from = Some((Some(image), is_relaunched || !plan.interactive));
+            self.input_from = Some((Some(image), plan.input_again || !plan.interactive));
             match self.images.has(slot, image) {
                 true => self.continue_input(slot, image),
                 // What the rank had read is in the file, which is still to be copied.

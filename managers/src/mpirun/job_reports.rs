@@ -109,11 +109,8 @@ impl Launcher {
                 ..
             } => named.note(generation, Some(*epoch)),
             Event::Recovered { .. } => named.note(generation, None),
-            Event::Aborted { .. } => named.passes(),
-            Event::NotStored { .. } => {
-                named.remove_earlier();
-                Ok(())
-            }
+            Event::Aborted { epoch, .. } => named.passes(*epoch),
+            Event::NotStored { .. } => named.makes_room(),
             _ => Ok(()),
         };
         if let Err(why) = noted {
@@ -121,7 +118,6 @@ impl Launcher {
             user_log::say(&format!(
                 "--job-name {name}: the job can't be restarted: {why}"
             ));
-            self.named = None;
         }
     }
 

@@ -149,8 +149,12 @@ impl Launcher {
     pub(super) fn fall_back(&mut self, verdict: &Verdict) -> Option<Launch> {
         let (from, before) = (self.launch.plan.from?, self.launch.before?);
         let why = self.damage(verdict)?;
+        if let Some(Err(why)) = self.named.as_mut().map(|named| named.falls_back(before)) {
+            tracing::warn!(why, "the record of the job");
+        }
         let mut next = self.launch.clone();
         (next.plan.from, next.before) = (Some(before), None);
+        next.stop = self.launch.stop.of_next_launch();
         next.generation = Generation(self.central.view().generation.0 + 1);
         next.launch += 1;
         next.consumed = self.streams.consumed();
@@ -174,7 +178,7 @@ impl Launcher {
             return None;
         };
         let (from, named) = (self.launch.plan.from?, self.named.as_ref()?);
-        if self.has_run {
+        if self.has_run || self.is_interrupted {
             return None;
         }
         let why = saved_images::damage_of(named.images(), named.id(), *rank, from)?;

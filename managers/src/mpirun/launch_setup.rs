@@ -243,6 +243,7 @@ impl Launcher {
             regions: RegionEpochs::default(),
             named,
             has_run: false,
+            is_interrupted: false,
             launch,
         };
         Ok(launcher)

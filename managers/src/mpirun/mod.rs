@@ -51,6 +51,7 @@ use observers::Observers;
 use rejoin_channel_table::Epoch;
 use rejoin_managers_protocol::central::{CentralInput, Course, HostIndex, JobView};
 use rejoin_managers_protocol::region_commits::RegionEpochs;
+use rejoin_managers_protocol::signal_numbers;
 use rejoin_managers_protocol::verdict::Verdict;
 use state_folder::{SharedImages, StateFolder};
 use std::time::{Duration, Instant};
@@ -225,6 +226,8 @@ struct Launcher {
     named: Option<NamedJob>,
     /// All ranks have called `MPI_Init`.
     has_run: bool,
+    /// A signal came that ends the job.
+    is_interrupted: bool,
 }
 
 impl Launcher {
@@ -391,7 +394,10 @@ impl Launcher {
                     self.streams.discard();
                 }
                 _ if self.stops_by(signal) => {}
-                _ => self.central.tell(CentralInput::Signal(signal)),
+                _ => {
+                    self.is_interrupted |= signal_numbers::ends(signal);
+                    self.central.tell(CentralInput::Signal(signal));
+                }
             }
         }
         Ok(())

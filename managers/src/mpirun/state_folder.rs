@@ -226,7 +226,8 @@ pub(super) fn after(launch: &Launch, relaunch: &Relaunch) -> Launch {
     next.launch += 1;
     next.requested = relaunch.requested;
     next.stop = launch.stop.of_next_launch();
-    next.plan.from = None;
+    (next.plan.from, next.before) = (None, None);
+    next.plan.input_again = true;
     if let Some(copies) = &mut next.plan.copies {
         copies.moved = moved(launch, relaunch.lost);
     }

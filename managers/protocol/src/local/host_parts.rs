@@ -1,10 +1,11 @@
 //! The parts of a host's state, and the keys that each handler gets to them.
 //!
 //! A handler is a struct of references: its fields are all that it may read or change. Handlers
-//! stand above each other, and none calls one above it: `ExitHandler`, `DepartureHandler`; then
+//! stand above each other, and none calls one above it: `ExitHandler`, `VacateHandler`; then
 //! `LookupHandler`, `ImageHandler`, `ProcessHandler`; then `StartHandler`, `MoveOrderHandler`,
-//! `HostEndHandler`; then `RankMessageHandler`, `LeaseHandler`. `CopyHandler`, `LeavingHandler`,
-//! `ProbeHandler`, `RankRegionHandler`, `ReportHandler` and `SignalHandler` call none.
+//! `HostEndHandler`, `OverdueHandler`; then `RankMessageHandler`, `LeaseHandler`. `CopyHandler`,
+//! `LeavingHandler`, `ProbeHandler`, `RankRegionHandler`, `ReportHandler` and `SignalHandler` call
+//! none.
 
 use super::copy_table::CopyTable;
 use super::host_course::HostCourse;

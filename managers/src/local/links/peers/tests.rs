@@ -54,6 +54,7 @@ impl Node {
             begun: Vec::new(),
             stdin: None,
             interactive: false,
+            input_again: false,
             read_at_once: [false; 2],
             file_limit_ignored: false,
             lease: None,
