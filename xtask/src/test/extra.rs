@@ -1,5 +1,6 @@
 //! Claims that need tools beyond the pinned toolchain.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
@@ -140,11 +141,20 @@ fn fuzzing(c: &Setting, what: &str) -> Command {
 
 /// `cargo deny check` with `deny.toml`.
 pub fn licences(c: &Setting) -> Result<()> {
+    let judged = ["Cargo.lock", "deny.toml", ":(glob)**/Cargo.toml"];
+    let judged = judged.into_iter().map(PathBuf::from).collect();
+    let sources = Sources::of_paths(&c.root, "licences", &judged, "")?;
+    // What is known of vulnerabilities changes without the sources.
+    if c.shared.skipped.allows("advisories") && has_passed(c, &sources) {
+        let why = "no dependency has changed, and cargo-deny would be built for them alone";
+        return c.shared.skipped.note("advisories", why);
+    }
     installed(c, "cargo-deny", &["deny", "--version"])?;
     c.run(&mut cargo(
         c,
         &["deny", "check", "bans", "licenses", "sources"],
     ))?;
+    sources.note()?;
     // The database comes from the network, and is the only part that needs it.
     if !has(&["deny", "fetch", "db"]) {
         let why = "the database of advisories cannot be fetched";

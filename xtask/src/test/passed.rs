@@ -24,10 +24,25 @@ pub struct Sources {
 impl Sources {
     /// Of a claim about these crates, with all that they are built of.
     pub fn of(root: &Path, claim: &'static str, crates: &[&str]) -> Result<Sources> {
+        let compiler = output(root, Command::new("cargo").args(["+nightly", "--version"]))?;
+        let locked = ["Cargo.toml", "Cargo.lock", "fuzz/Cargo.lock"];
+        let mut paths = folders(root, crates)?;
+        paths.extend(locked.map(PathBuf::from));
+        Sources::of_paths(root, claim, &paths, &compiler)
+    }
+
+    /// Of a claim about these files and folders, or patterns of git for them. `tool`: the version
+    /// of a program that judges them.
+    pub fn of_paths(
+        root: &Path,
+        claim: &'static str,
+        paths: &BTreeSet<PathBuf>,
+        tool: &str,
+    ) -> Result<Sources> {
         Ok(Sources {
             path: root.join(FILE),
             claim,
-            hash: hash(root, &folders(root, crates)?)?,
+            hash: hash(root, paths, tool)?,
         })
     }
 
@@ -111,20 +126,18 @@ fn packages(root: &Path, manifest: &str) -> Result<Vec<Value>> {
     }
 }
 
-/// The hash of all that is committed in these folders, of the versions of all other crates, and of
-/// the compiler. `None`: something there is not committed.
-fn hash(root: &Path, folders: &BTreeSet<PathBuf>) -> Result<Option<String>> {
+/// The hash of all that is committed at these paths, and of the version of a tool. `None`:
+/// something there is not committed.
+fn hash(root: &Path, paths: &BTreeSet<PathBuf>, tool: &str) -> Result<Option<String>> {
     let git = |arguments: &[&str]| {
         let mut command = Command::new("git");
-        command.args(arguments).arg("--").args(folders);
-        command.args(["Cargo.toml", "Cargo.lock", "fuzz/Cargo.lock"]);
+        command.args(arguments).arg("--").args(paths);
         output(root, &mut command)
     };
     if !git(&["status", "--porcelain", "--untracked-files=all"])?.is_empty() {
         return Ok(None);
     }
-    let compiler = output(root, Command::new("cargo").args(["+nightly", "--version"]))?;
-    let all = compiler + &git(&["ls-files", "--stage"])?;
+    let all = tool.to_owned() + &git(&["ls-files", "--stage"])?;
     let mut hashing = Command::new("git");
     let hashing = hashing.args(["hash-object", "--stdin"]).current_dir(root);
     let hashing = hashing.stdin(Stdio::piped()).stdout(Stdio::piped());
