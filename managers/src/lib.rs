@@ -49,7 +49,8 @@ fn alone() -> std::sync::MutexGuard<'static, ()> {
 /// link to central is its standard input.
 pub const LOCAL_MANAGER: &str = "__local-manager";
 
-/// The same on another host: an invitation on standard input says how to call mpirun back.
+/// First argument of the hidden subcommand for a local manager on another host: an invitation on
+/// standard input says how to call mpirun back.
 pub const REMOTE_MANAGER: &str = "__remote-manager";
 
 /// The argument that turns it into a central manager.

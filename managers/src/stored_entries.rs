@@ -18,7 +18,7 @@ pub struct TornEntry(String);
 /// A message with its head.
 ///
 /// # Errors
-/// It is too long.
+/// The message is too long.
 pub fn entry<T: Serialize>(message: &T) -> Result<Vec<u8>, TornEntry> {
     let mut bytes = vec![0; HEAD];
     let torn = |error: &dyn std::fmt::Display| TornEntry(error.to_string());
@@ -63,7 +63,7 @@ pub fn next<'a>(rest: &mut &'a [u8]) -> Result<Option<&'a [u8]>, TornEntry> {
 /// The message of an entry.
 ///
 /// # Errors
-/// It is none of this type.
+/// The entry is no message of this type.
 pub fn decode<T: DeserializeOwned>(entry: &[u8]) -> Result<T, TornEntry> {
     let mut reader = FrameReader::new(MANAGER_LIMIT);
     reader.push(entry.get(HEAD..).unwrap_or_default());

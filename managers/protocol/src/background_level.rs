@@ -98,7 +98,7 @@ impl BackgroundLevel {
         self.wanted = self.interval.map(|_| from);
     }
 
-    /// The same, and an earlier request stands: it is answered first.
+    /// The user asks for a checkpoint there, and an earlier request stands: it is answered first.
     pub fn want_too(&mut self, from: Epoch) {
         let from = self.wanted.map_or(from, |earlier| earlier.min(from));
         self.want(from);

@@ -78,7 +78,7 @@ pub enum BroadcastEffect<P> {
     Complete(Stamp),
 }
 
-/// One that has not answered.
+/// A member that has not answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Duty {
     whole: bool,
@@ -347,7 +347,7 @@ impl<P: Clone> Member<P> {
         self.give(now, number, children, true, effects);
     }
 
-    /// One has not answered in time.
+    /// A member has not answered in time.
     fn again(
         &mut self,
         now: Time,

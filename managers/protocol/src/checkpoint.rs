@@ -526,7 +526,7 @@ impl Coordinator {
         })
     }
 
-    /// The same, the first time only.
+    /// The stretch of the interval that was asked for, the first time only.
     pub fn newly_stretched(&mut self) -> Option<Stretch> {
         let stretch = self.stretch().filter(|_| !self.told_stretch)?;
         self.told_stretch = true;

@@ -22,7 +22,7 @@ pub struct LastCommits {
 }
 
 impl LastCommits {
-    /// Those that there are; one may come more than once.
+    /// The checkpoints that there are; one may come more than once.
     pub fn all(&self) -> impl Iterator<Item = CommittedCheckpoint> + Clone + use<> {
         let all = [self.memory, self.file, self.partner];
         all.into_iter().flatten()
@@ -230,13 +230,13 @@ impl CommittedLevels {
         self.copies.want_too(from);
     }
 
-    /// The same, and an earlier request stands.
+    /// The user asks for a checkpoint in files, and an earlier request stands.
     pub fn want_files_too(&mut self, from: Epoch) {
         self.files.want_too(from);
         self.copies.want_too(from);
     }
 
-    /// The same, and no earlier failure delays them.
+    /// The user asks for a checkpoint in files, and no earlier failure delays them.
     pub fn want_files_now(&mut self, from: Epoch) {
         self.want_files(from);
         self.files.forget_failure();

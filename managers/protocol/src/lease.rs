@@ -56,8 +56,8 @@ impl Terms {
         }
     }
 
-    /// The same with this detector. Without any, nothing is done for silence before the patience is
-    /// over: leases last as long.
+    /// These terms with this detector. Without any, nothing is done for silence before the patience
+    /// is over: leases last as long.
     #[must_use]
     pub fn with_detector(self, detection: DetectorSettings) -> Terms {
         let term = match detection.detector {
@@ -129,7 +129,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// One that has no lease yet.
+    /// A holder that has no lease yet.
     #[must_use]
     pub fn new(terms: Terms, now: Time) -> Holder {
         Holder {
@@ -204,7 +204,7 @@ impl Holder {
 pub struct Extension {
     /// The new deadline.
     pub until: Time,
-    /// It is the first lease, or the one before had lapsed.
+    /// The lease is the first one, or the one before had lapsed.
     pub is_new: bool,
 }
 
@@ -277,14 +277,14 @@ pub struct Grantor {
 pub enum LeaseStatus {
     /// Nothing has changed.
     Same,
-    /// Its lease has run out: its ranks are suspended, and others may take their place.
+    /// The host's lease has run out: its ranks are suspended, and others may take their place.
     Silent,
-    /// It has been silent for longer than the patience lasts.
+    /// The host has been silent for longer than the patience lasts.
     Lost,
 }
 
 impl Grantor {
-    /// One that has given nothing: until a host renews, it holds nothing.
+    /// A grantor that has given nothing: until a host renews, it holds nothing.
     #[must_use]
     pub fn new(terms: Terms) -> Grantor {
         Grantor {

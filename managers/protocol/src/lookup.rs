@@ -30,7 +30,7 @@ pub enum LookupMessage {
         /// No older incarnation will do.
         least: Incarnation,
     },
-    /// It is here.
+    /// The rank is here.
     Here {
         /// The job's generation.
         generation: Generation,

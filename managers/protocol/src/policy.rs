@@ -51,7 +51,7 @@ pub enum Refusal {
     Outlived {
         /// The rank.
         rank: Rank,
-        /// Its report of that state.
+        /// The rank's report of that state.
         what: String,
     },
     /// A rank could not be restored: its image is gone, too, or makes no process.
@@ -243,7 +243,7 @@ fn failure_signal(cause: &Cause) -> Option<i32> {
     }
 }
 
-/// It is a failure, and no end that the program meant.
+/// The cause is a failure, and no end that the program meant.
 #[must_use]
 pub fn is_failure(cause: &Cause) -> bool {
     failure_signal(cause).is_some()

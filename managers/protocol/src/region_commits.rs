@@ -49,7 +49,7 @@ pub(crate) enum RegionProgress {
     Waiting,
     /// Every rank has reported: the caller stores the commit, then says [`RegionCommits::commit`].
     Complete,
-    /// It is committed already.
+    /// The reported number is committed already.
     Known,
 }
 
@@ -67,7 +67,7 @@ impl RegionCommits {
         self.committed
     }
 
-    /// These were the commits of an earlier central manager.
+    /// Takes over the commits of an earlier central manager.
     pub fn resume(&mut self, committed: RegionEpochs) {
         self.committed = committed;
     }

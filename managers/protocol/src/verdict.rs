@@ -24,7 +24,7 @@ pub enum Verdict {
         rank: Rank,
         /// Name of its host.
         host: String,
-        /// Its process id, 0 when it never had one.
+        /// Process id of the rank, 0 when it never had one.
         pid: u32,
         /// The cause of the failure.
         cause: Cause,

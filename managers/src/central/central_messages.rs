@@ -33,7 +33,7 @@ pub struct Begin {
 pub struct StatusRequest {
     /// The number of the client.
     pub client: u32,
-    /// It wants to know of each rank.
+    /// The client wants to know of each rank.
     pub with_ranks: bool,
 }
 

@@ -42,13 +42,13 @@ pub enum JournalError {
         /// Path of the journal.
         path: PathBuf,
     },
-    /// It is not there, or its writer ended before it named the job: nothing was stored.
+    /// The journal is not there, or its writer ended before it named the job: nothing was stored.
     #[error("the journal {} names no job", .path.display())]
     Empty {
         /// The journal's file.
         path: PathBuf,
     },
-    /// It is not what was written: the job can't be taken up again with it.
+    /// The journal is not what was written: the job can't be taken up again with it.
     #[error("the journal {} is torn or altered: {why}", .path.display())]
     Torn {
         /// Path of the journal.
@@ -220,7 +220,7 @@ impl Journal {
     /// Opens the journal of a job whose central manager has died, with its records.
     ///
     /// # Errors
-    /// It is empty, torn, altered, of another format, or in use.
+    /// The journal is empty, torn, altered, of another format, or in use.
     pub fn resume(path: &Path) -> Result<(Journal, JobId, Vec<Record>), JournalError> {
         let wrong = |error| file_error(path, error);
         let mut options = File::options();

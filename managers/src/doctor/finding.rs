@@ -6,7 +6,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Grade {
-    /// As it should be.
+    /// The item is as it should be.
     Good,
     /// Works, with a cost that the text names.
     Warning,
@@ -23,12 +23,12 @@ pub struct Finding {
     pub grade: Grade,
     /// The finding.
     pub found: String,
-    /// Its consequences and a remedy; empty when good.
+    /// Consequences of the finding and a remedy; empty when good.
     pub cost: String,
 }
 
 impl Finding {
-    /// It is as it should be.
+    /// The item is as it should be.
     pub(super) fn good(what: &'static str, found: impl Into<String>) -> Finding {
         Finding {
             what,
@@ -38,7 +38,7 @@ impl Finding {
         }
     }
 
-    /// It works, at this cost.
+    /// The item works, at this cost.
     pub(super) fn warning(
         what: &'static str,
         found: impl Into<String>,

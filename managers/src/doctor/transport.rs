@@ -31,7 +31,7 @@ pub(super) fn within_host() -> Finding {
     }
 }
 
-/// As much memory as a link takes, had and given back.
+/// Gets as much memory as a link takes, and gives it back.
 fn memory() -> Result<(), String> {
     anonymous::allow(LINK).map_err(|error| system_text(&error))?;
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;

@@ -51,11 +51,11 @@ macro_rules! points {
 points! {
     /// Central has decided to request a checkpoint; its number is not stored.
     BeforeRequest "before-request",
-    /// Its number is stored; no message was sent yet.
+    /// The number of the checkpoint is stored; no message was sent yet.
     RequestPersisted "request-persisted",
     /// The request has left central.
     RequestSent "request-sent",
-    /// The same of the request for the last image, in `MPI_Finalize`.
+    /// The request for the last image, in `MPI_Finalize`, has left central.
     LastCheckpoint "last-checkpoint",
     /// A local manager has passed the request to its ranks, by socket and signal.
     RequestPassed "request-passed",
@@ -99,7 +99,7 @@ points! {
     Registered "registered",
     /// All ranks have registered; that they start is not stored.
     AllRegistered "all-registered",
-    /// It is stored that all start; no message was sent yet.
+    /// The decision that all start is stored; no message was sent yet.
     StartPersisted "start-persisted",
     /// The hosts have been told that all start.
     StartSent "start-sent",
@@ -109,13 +109,13 @@ points! {
     AllStarted "all-started",
     /// A rank is in `MPI_Finalize`; central does not know.
     Finalizing "finalizing",
-    /// It is stored that all may leave `MPI_Finalize`; no message was sent yet.
+    /// The decision that all may leave `MPI_Finalize` is stored; no message was sent yet.
     FinalizedPersisted "finalized-persisted",
     /// The hosts have been told so.
     FinalizedSent "finalized-sent",
     /// Half of a host's ranks have been told so.
     DuringFinalized "during-finalized",
-    /// That ranks move is stored; no message was sent yet.
+    /// The decision that ranks move is stored; no message was sent yet.
     MovePersisted "move-persisted",
     /// The former host has been told that a rank moves: it takes a first image.
     MoveSent "move-sent",
@@ -131,7 +131,7 @@ points! {
     MoveRestoreSent "move-restore-sent",
     /// The rank's new process has registered; it is not stored that the rank has moved.
     MoveArrived "move-arrived",
-    /// It is stored; no message was sent yet.
+    /// The move of the rank is stored; no message was sent yet.
     MovedPersisted "moved-persisted",
     /// The hosts have been told.
     UpdateSent "update-sent",
@@ -149,7 +149,7 @@ points! {
 /// The fault at one point.
 #[derive(Debug)]
 struct Fault {
-    /// As it was given.
+    /// The fault as it was given.
     text: String,
     point: Point,
     /// `None`: each time.

@@ -177,7 +177,8 @@ pub fn state_of(pid: u32) -> Option<char> {
     Some(stat(pid)?.state)
 }
 
-/// The same, and its processor time so far, in ticks of the system.
+/// The kernel's letter for the state of a process, and its processor time so far, in ticks of the
+/// system.
 #[must_use]
 pub fn state_and_time(pid: u32) -> Option<(char, u64)> {
     let stat = stat(pid)?;

@@ -18,8 +18,9 @@ const OWN_FILES: u64 = 40;
 /// processes. The process that called `MPI_Init` differs from the started one under a wrapper.
 const FILES_PER_RANK: u64 = 5;
 
-/// The same for ranks with images: also the ends of its images and of processes made ahead. Its
-/// successor's ends are open, too, while the pipes of the old process are read to their end.
+/// Open files of a local manager for each rank with images: also the ends of its images and of
+/// processes made ahead. Its successor's ends are open, too, while the pipes of the old process are
+/// read to their end.
 const FILES_PER_IMAGED_RANK: u64 = 9;
 
 /// Open files that each process of a job must be allowed to have.
@@ -34,7 +35,7 @@ const CALLERS: (u64, u64) = (512, 8);
 pub struct Limit {
     /// Largest allowed number.
     pub most: u64,
-    /// Its name, for the user.
+    /// Name of the limit, for the user.
     pub name: String,
 }
 
@@ -48,8 +49,8 @@ pub struct HostLimits {
 }
 
 impl HostLimits {
-    /// Those of this process and this system, after soft limits have been raised as far as `ranks`
-    /// ranks need it.
+    /// The limits of this process and this system, after soft limits have been raised as far as
+    /// `ranks` ranks need it.
     #[must_use]
     pub fn here(ranks: u64) -> HostLimits {
         let (soft, files) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));

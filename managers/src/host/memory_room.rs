@@ -13,7 +13,8 @@ pub struct MemoryRoom {
 }
 
 impl MemoryRoom {
-    /// That of now: of the machine, or of a control group with a limit. `None`: it is not known.
+    /// Memory at this moment, of the machine or of a control group with a limit. `None`: it is not
+    /// known.
     #[must_use]
     pub fn now() -> Option<MemoryRoom> {
         let machine = procfs::Meminfo::current().ok()?;
@@ -37,7 +38,7 @@ pub struct ProcessMemory {
 }
 
 impl ProcessMemory {
-    /// That of now; nothing if there is no such process.
+    /// Memory of the process at this moment; nothing if there is no such process.
     #[must_use]
     pub fn of(pid: u32) -> ProcessMemory {
         let process = i32::try_from(pid).ok();

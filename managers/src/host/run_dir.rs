@@ -66,7 +66,7 @@ fn check(dir: &Path) -> Result<()> {
 /// Makes a folder that only this user may enter, or checks that it is one.
 ///
 /// # Errors
-/// It can't be made, or belongs to somebody else, or others may enter it.
+/// The folder can't be made, or belongs to somebody else, or others may enter it.
 pub fn make_private(dir: &Path) -> Result<()> {
     let made = std::fs::DirBuilder::new().mode(0o700).create(dir);
     match made {

@@ -112,7 +112,7 @@ impl DeterminantsFile {
     /// Notes the next part of a rank's determinants: all that was read at one moment.
     ///
     /// # Errors
-    /// It is too long.
+    /// The part is too long.
     pub fn append(&mut self, rank: Rank, part: &LogPart) -> io::Result<()> {
         self.pending.extend(entries(rank, part.clone())?);
         Ok(())

@@ -15,7 +15,7 @@ pub struct LaunchAgent {
     pid: u32,
     command: String,
     ended: Option<ExitStatus>,
-    /// It did not take the invitation.
+    /// Why the agent did not take the invitation.
     refused: Option<String>,
 }
 
@@ -72,7 +72,7 @@ impl LaunchAgent {
         }
     }
 
-    /// It has ended.
+    /// The agent has ended.
     pub fn has_ended(&self) -> bool {
         self.ended.is_some()
     }
@@ -94,7 +94,7 @@ impl LaunchAgent {
         })
     }
 
-    /// It has ended well.
+    /// The agent has ended well.
     pub fn ended_well(&self) -> bool {
         self.ended.is_some_and(|status| status.success())
     }

@@ -59,7 +59,7 @@ pub struct HealthPlan {
 /// A folder for files of process images.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ImagesPlace {
-    /// Its path, which is the same on all hosts.
+    /// Path of the folder, which is the same on all hosts.
     pub folder: String,
     /// Nobody has named it: it must belong to the user alone.
     pub is_default: bool,

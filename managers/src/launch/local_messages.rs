@@ -25,7 +25,7 @@ pub struct StoredMark {
     pub rank: Rank,
     /// The incarnation of the process that asked.
     pub incarnation: Incarnation,
-    /// As the process counts.
+    /// How far the determinants are stored, as the process counts.
     pub mark: u64,
 }
 
@@ -321,14 +321,14 @@ pub enum CentralToLocal {
     ImagesAt {
         /// Number of the host.
         host: u32,
-        /// Its manager's addresses; none if it can't be reached.
+        /// Addresses of the host's manager; none if it can't be reached.
         addresses: Vec<SocketAddr>,
     },
     /// The answer to [`LocalToCentral::AskPeer`]: where another local manager is reached.
     PeerAt {
-        /// Its number among the local managers.
+        /// Number of the peer among the local managers.
         peer: u32,
-        /// Its addresses; none if it can't be reached.
+        /// Addresses of the peer; none if it can't be reached.
         addresses: Vec<SocketAddr>,
     },
 }

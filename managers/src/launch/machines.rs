@@ -13,17 +13,17 @@ use std::net::IpAddr;
 /// One host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
-    /// Its name, as the user gave it.
+    /// Name of the host, as the user gave it.
     pub name: String,
-    /// It is this one.
+    /// The host is this one.
     pub here: bool,
-    /// It was lost, and is not used again.
+    /// The host was lost, and is not used again.
     pub lost: bool,
-    /// It was drained, or was to be, and gets ranks only if there is no other.
+    /// The host was drained, or was to be, and gets ranks only if there is no other.
     pub drained: bool,
     /// How many ranks it takes before others get more.
     pub slots: u32,
-    /// Its site; empty: none is known.
+    /// Site of the host; empty: none is known.
     pub lan: LanId,
     /// Where other sites reach its part of the ports of its site, if the user has named that.
     pub advertised: Option<(IpAddr, (u16, u16))>,
@@ -34,7 +34,7 @@ pub struct Machine {
 pub struct PlacedRanks<'a> {
     /// Name of the host.
     pub host: &'a str,
-    /// Its site, if one is known.
+    /// Site of the host, if one is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub site: Option<&'a str>,
     /// Runs of ranks: the first one and the last one of each.

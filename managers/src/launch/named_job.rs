@@ -333,7 +333,7 @@ impl NamedJob {
     /// This checkpoint was not taken: the job does not go back behind it.
     ///
     /// # Errors
-    /// As with [`NamedJob::note`].
+    /// The errors of [`NamedJob::note`].
     pub fn passes(&mut self, epoch: Epoch) -> Result<(), String> {
         self.passed = self.passed.max(Some(epoch.0));
         self.keep_one()
@@ -342,7 +342,7 @@ impl NamedJob {
     /// Files of a checkpoint could not be written: those of the one before make room.
     ///
     /// # Errors
-    /// As with [`NamedJob::note`].
+    /// The errors of [`NamedJob::note`].
     pub fn makes_room(&mut self) -> Result<(), String> {
         self.keep_one()
     }
@@ -359,7 +359,7 @@ impl NamedJob {
     /// The last checkpoint is damaged, and the job continues from the one before.
     ///
     /// # Errors
-    /// As with [`NamedJob::note`].
+    /// The errors of [`NamedJob::note`].
     pub fn falls_back(&mut self, before: Epoch) -> Result<(), String> {
         (self.record.checkpoint, self.record.before) = (Some(before.0), None);
         self.keep()

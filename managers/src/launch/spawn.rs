@@ -104,7 +104,7 @@ pub struct SpawnOrder<'a> {
 /// A started process.
 #[derive(Debug)]
 pub struct Child {
-    /// Its process id, which is its process group's too.
+    /// Process id of the child, which is its process group's too.
     pub pid: u32,
     /// Becomes readable when it ends.
     pub pidfd: OwnedFd,

@@ -199,7 +199,7 @@ impl TreeOrder {
     /// An order that these pass on. Without addresses: all hosts know them.
     ///
     /// # Errors
-    /// It is longer than a message of a manager may be.
+    /// The order is longer than a message of a manager may be.
     pub fn new(
         addresses: Vec<ManagerReach>,
         order: &ToLocal,
@@ -223,7 +223,7 @@ impl TreeOrder {
     /// The order.
     ///
     /// # Errors
-    /// It is none.
+    /// The message holds no order.
     pub fn order(&self) -> std::result::Result<ToLocal, CodecError> {
         let mut reader = FrameReader::new(MANAGER_LIMIT);
         reader.push(&self.0.order);

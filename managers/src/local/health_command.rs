@@ -39,7 +39,7 @@ pub(super) struct HealthCommand {
 }
 
 impl HealthCommand {
-    /// It runs for the first time at once.
+    /// The command runs for the first time at once.
     pub fn new(plan: HealthPlan) -> HealthCommand {
         HealthCommand {
             plan,
@@ -85,7 +85,7 @@ impl HealthCommand {
         self.news(HostHealth::NoAnswer(why))
     }
 
-    /// It is suspended with the ranks: what it would say counts for nothing.
+    /// The command is suspended with the ranks: what it would say counts for nothing.
     pub fn give_up(&mut self) {
         if let Some(running) = &mut self.running {
             descendants::send_group(running.pid, libc::SIGKILL);
@@ -93,7 +93,7 @@ impl HealthCommand {
         }
     }
 
-    /// It has written something.
+    /// The command has written something.
     pub fn read(&mut self, reactor: &Reactor) {
         if let Some(running) = &mut self.running {
             running.read(reactor);
@@ -107,7 +107,7 @@ impl HealthCommand {
             .is_some_and(|running| running.pid == pid)
     }
 
-    /// It has ended. Returns what is to be told.
+    /// The command has ended. Returns what is to be told.
     pub fn ended(&mut self, status: Option<i32>, reactor: &Reactor) -> Option<HostHealth> {
         let mut running = self.running.take()?;
         running.read(reactor);

@@ -20,7 +20,7 @@ type Process = (u32, OwnedFd);
 /// A process that registered and is not the one that was started.
 struct Caller {
     process: Process,
-    /// It ended, and its parent has to reap it. Then the kernel tells how it ended.
+    /// The process ended, and its parent has to reap it. Then the kernel tells how it ended.
     is_unreaped: bool,
 }
 
@@ -32,13 +32,13 @@ pub type RankMessage = (u32, std::result::Result<ToManager, CodecError>);
 enum ProcessState {
     /// There is none, or it has retired.
     Absent,
-    /// It runs, or has ended and is about to be reaped.
+    /// The process runs, or has ended and is about to be reaped.
     Running,
-    /// It has begun to end, and does nothing more.
+    /// The process has begun to end, and does nothing more.
     Exiting,
-    /// It is to retire: it gets SIGSTOP. `exiting`: it has begun to end, too.
+    /// The process is to retire: it gets SIGSTOP. `exiting`: it has begun to end, too.
     Stopping { exiting: bool },
-    /// It is to retire, and must have ended before that counts as done: it has file locks.
+    /// The process is to retire, and must have ended before that counts as done: it has file locks.
     Killed,
 }
 

@@ -96,7 +96,7 @@ impl LogReports {
 }
 
 impl Look {
-    /// The same for central.
+    /// The report of this look for central.
     fn told(&self, rank: Rank, clock: u64) -> RankLogUse {
         let usage = &self.usage;
         RankLogUse {

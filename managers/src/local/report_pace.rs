@@ -38,7 +38,7 @@ impl ReportPace {
         true
     }
 
-    /// Those that differ from the last ones.
+    /// The reports that differ from the last ones.
     pub(super) fn news(&mut self, all: Vec<MoveBytes>) -> Vec<MoveBytes> {
         let is_new = |bytes: &MoveBytes| self.last.get(&bytes.rank) != Some(bytes);
         let news = all.iter().copied().filter(is_new).collect();

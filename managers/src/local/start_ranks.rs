@@ -130,7 +130,7 @@ impl LocalManager {
         Ok(())
     }
 
-    /// It is known how much the rank had read that reads standard input and begins from a file.
+    /// The position of the rank that reads standard input and begins from a file is known.
     pub(super) fn continue_input(&mut self, slot: usize, image: ImageId) {
         let is_reader = self.input.as_ref().map(RankInput::rank) == Some(self.ranks[slot].rank());
         let first = self

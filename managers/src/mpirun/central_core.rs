@@ -91,7 +91,7 @@ impl CentralCore {
         }
     }
 
-    /// The same, to change it.
+    /// The process that drives the core of a remote central manager, to change it.
     pub fn remote_mut(&mut self) -> Option<&mut RemoteCentral> {
         match self {
             CentralCore::InProcess(_) => None,

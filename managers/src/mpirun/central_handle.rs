@@ -43,7 +43,7 @@ pub(super) struct CentralHandle {
     lost_output: Option<Verdict>,
     /// Central has asked which states are stored; the checkpoints of registered memory that count.
     asks_stored: Option<RegionEpochs>,
-    /// The same for [`CentralEffect::AskRelaunchable`].
+    /// The checkpoints that count, if central has sent [`CentralEffect::AskRelaunchable`].
     asks_relaunchable: Option<RegionEpochs>,
     /// The next launch.
     relaunch: Option<Relaunch>,

@@ -82,7 +82,7 @@ impl Launcher {
         self.control.settle(&view);
     }
 
-    /// It is decided how the job ends.
+    /// Tells how the job ends, once that is decided.
     fn tell_decision(&mut self) {
         let decided = self.central.decided();
         let decided = decided

@@ -43,9 +43,9 @@ pub(super) struct Setup {
     pub reader: Option<(Rank, HostIndex)>,
     /// Put `[rank]<stream> ` before each line.
     pub tag: bool,
-    /// Its ranks come back.
+    /// The job's ranks come back.
     pub recovers: bool,
-    /// They are several recovery groups.
+    /// The job's ranks are several recovery groups.
     pub has_groups: bool,
     /// When output is shown.
     pub show: Show,
@@ -66,7 +66,7 @@ const AHEAD: usize = 1 << 18;
 
 /// Sinks, source, and the windows of the hosts.
 pub(super) struct Streams {
-    /// One, or two when standard output and error are different files.
+    /// One sink, or two when standard output and error are different files.
     sinks: Vec<Sink>,
     /// Which sinks epoll watches, because they did not take all.
     watched: Vec<bool>,
@@ -78,7 +78,7 @@ pub(super) struct Streams {
     reader: Option<(Rank, HostIndex)>,
     /// Bytes of window to give back, by host.
     credit: Vec<u32>,
-    /// The same, of held output, given when the sinks take again what they are given.
+    /// Bytes of window of held output, given back when the sinks take again what they are given.
     owed: Vec<u32>,
     /// Kind of the sinks' events.
     kind: u8,

@@ -52,7 +52,7 @@ impl KeptDeterminants {
     /// continued, if it begins from images.
     ///
     /// # Errors
-    /// They are not there, or can't be stored.
+    /// The determinants are not there, or can't be stored.
     pub(super) fn of(launch: &Launch, before: Option<KeptDeterminants>) -> Result<Self> {
         let options = &launch.plan.options;
         if options.recovery.log().is_none() {

@@ -50,10 +50,10 @@ struct ManagerEntry {
 struct RemoteManager {
     name: String,
     agent: LaunchAgent,
-    /// It has called.
+    /// The manager has called.
     called: bool,
-    /// It is lost if no message comes from it until then; `None` while it is connected. The lease
-    /// covers other silence.
+    /// The manager is lost if no message comes from it until then; `None` while it is connected.
+    /// The lease covers other silence.
     until: Option<Instant>,
     /// The user knows that its agent has ended without a report.
     told: bool,
@@ -66,11 +66,11 @@ pub(super) struct LocalManagers {
     launch: u32,
     /// For how long one whose connection broke is waited for.
     patience: Duration,
-    /// Those that have called for the first time, and were not reported yet.
+    /// Managers that have called for the first time, and were not reported yet.
     called: Vec<HostIndex>,
     /// Lost ones that were not reported yet.
     gone: Vec<LostManager>,
-    /// Those that have taken their leave, until their supervisors report, or this time.
+    /// Managers that have taken their leave, until their supervisors report, or this time.
     leaving: Vec<(HostIndex, Instant)>,
     central: CentralAddresses,
     /// The tree that orders go down, if there is one.
@@ -85,7 +85,7 @@ pub(super) struct LostManager {
     pub host: HostIndex,
     /// Why it counts as lost, one line.
     pub why: String,
-    /// It has ended, and every process below it.
+    /// The manager has ended, and every process below it.
     pub has_ended: bool,
 }
 

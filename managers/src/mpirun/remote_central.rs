@@ -56,9 +56,9 @@ pub(super) struct Gone {
 
 /// The result of a read from it.
 pub(super) enum Heard {
-    /// This, in its order.
+    /// These messages, in their order.
     FromCentral(Vec<CentralToMpirun>),
-    /// It has ended; there is another, or, for this reason, none any more.
+    /// The process has ended; there is another, or, for this reason, none any more.
     Ended(Option<String>),
 }
 
@@ -72,7 +72,7 @@ pub(super) struct RemoteCentral {
     /// The last one has ended, and none takes over.
     over: bool,
     token: Token,
-    /// Its journal could not be written, for this reason: none can take over.
+    /// The journal could not be written, for this reason: no successor can take over.
     journal_failed: Option<String>,
     inputs: RepeatedInputs,
     /// Clients that wait for the state of the job.
@@ -185,7 +185,7 @@ impl RemoteCentral {
         &self.setup
     }
 
-    /// Its process id.
+    /// Process id of the central manager.
     pub fn pid(&self) -> u32 {
         self.pid
     }
@@ -315,7 +315,7 @@ impl RemoteCentral {
         }
     }
 
-    /// It is gone: its end is waited for, and another one takes over.
+    /// The process is gone: its end is waited for, and another one takes over.
     fn ended(&mut self, over: bool, reactor: &Reactor) -> Result<Heard> {
         let since = Instant::now();
         reactor.remove(&self.link);

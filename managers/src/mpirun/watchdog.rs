@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// call took up to 58 s.
 const RUNNING: Duration = Duration::from_secs(180);
 
-/// It does so no more if nothing of that was seen for so long.
+/// A manager is idle if it was not seen to use the processor, or to be about to, for so long.
 const IDLE: Duration = Duration::from_secs(2);
 
 /// The reaction to a manager's silence.
@@ -28,16 +28,16 @@ pub(super) enum Duty {
     Nothing,
     /// Ask it for an answer.
     Ask,
-    /// It has not answered for so many seconds: end it.
+    /// The manager has not answered for so many seconds: end it.
     End(u64),
 }
 
 /// What a process of this host does.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Activity {
-    /// It is shown as running, or as waiting for a processor.
+    /// The process is shown as running, or as waiting for a processor.
     runs: bool,
-    /// Its processor time so far, in ticks of the system.
+    /// Processor time of the process so far, in ticks of the system.
     used: u64,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Watchdog {
     /// When this was last checked: a process that was stopped itself must not count others as
     /// silent.
     checked: Instant,
-    /// Its processor time then, if it had been asked.
+    /// Processor time of the manager at that check, if it had been asked.
     used: u64,
     /// When that had grown, or it ran.
     active: Instant,
@@ -78,7 +78,7 @@ impl Watchdog {
         }
     }
 
-    /// It has said something.
+    /// The manager has said something.
     pub fn heard(&mut self, now: Instant) {
         self.heard = now;
         self.asked = None;

@@ -52,7 +52,7 @@ pub enum AuthError {
     /// A manager of another job.
     #[error("it belongs to another job")]
     OtherJob,
-    /// It does not have the job's key.
+    /// The other side does not have the job's key.
     #[error("it does not have the job's key")]
     Unproven,
 }
@@ -124,7 +124,7 @@ pub fn hello(whose: Whose, nonce: &AuthNonce) -> [u8; HELLO] {
 /// Whose link the first message asks for.
 ///
 /// # Errors
-/// It is no manager's, or another job's.
+/// The message is no manager's, or another job's.
 pub fn read_hello(hello: &[u8; HELLO], job: JobId) -> Result<Whose, AuthError> {
     let number = |at: usize| {
         let mut bytes = [0; 4];
@@ -163,7 +163,7 @@ pub fn challenge(
 /// Checks the acceptor's answer. Returns its nonce and its instance.
 ///
 /// # Errors
-/// It does not have the key.
+/// The acceptor does not have the key.
 pub fn read_challenge(
     key: &JobKey,
     hello: &[u8; HELLO],
@@ -192,7 +192,7 @@ pub fn proof(key: &JobKey, hello: &[u8; HELLO], nonce: &AuthNonce, received: u64
 /// Checks the dialer's proof. Returns its count.
 ///
 /// # Errors
-/// It does not have the key.
+/// The dialer does not have the key.
 pub fn read_proof(
     key: &JobKey,
     hello: &[u8; HELLO],
@@ -227,7 +227,7 @@ pub fn welcome(
 /// The acceptor's count, or `None` if we are not wanted any more.
 ///
 /// # Errors
-/// It does not have the key.
+/// The acceptor does not have the key.
 pub fn read_welcome(
     key: &JobKey,
     hello: &[u8; HELLO],

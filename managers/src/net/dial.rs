@@ -38,7 +38,7 @@ pub struct ManagerDialer {
     patience: Option<Duration>,
     /// The last error.
     last: String,
-    /// It was a refusal.
+    /// The last error was a refusal.
     last_refused: bool,
 }
 

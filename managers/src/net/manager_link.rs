@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 pub enum ManagerLink {
     /// Both managers are on one host.
     Pair(LocalLink, Token),
-    /// They are on two hosts.
+    /// The managers are on two hosts.
     Net(SessionLink),
 }
 
@@ -20,7 +20,7 @@ impl ManagerLink {
     /// Queues a message.
     ///
     /// # Errors
-    /// It is above the limit.
+    /// The message is above the limit.
     pub fn queue<T: Serialize>(&mut self, message: &T) -> Result<()> {
         match self {
             ManagerLink::Pair(link, _) => link.queue(message)?,

@@ -92,7 +92,7 @@ impl ListeningSockets {
         &self.reach
     }
 
-    /// Their descriptors, which a child may inherit.
+    /// Descriptors of the sockets, which a child may inherit.
     #[must_use]
     pub fn numbers(&self) -> Vec<RawFd> {
         self.sockets.iter().map(AsRawFd::as_raw_fd).collect()

@@ -64,7 +64,7 @@ pub struct Session {
 /// The end of a link.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Bye {
-    /// It is to be said when everything has been given.
+    /// The end is to be said when everything has been given.
     wanted: bool,
     said: bool,
     heard: bool,

@@ -243,7 +243,7 @@ impl JobMetrics {
         self.count_silent();
     }
 
-    /// These are the hosts of the launch, as they are at first.
+    /// The launch has these hosts, as they are at first.
     pub fn hosts(&mut self, hosts: &[HostView]) {
         let hosts = hosts.iter().map(|host| (host.name.clone(), host.condition));
         self.conditions = hosts.collect();

@@ -57,11 +57,11 @@ pub struct MetricsServer {
 /// The result of a step with a client.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
-    /// It must be ready again first.
+    /// The client must be ready again first.
     Wait,
-    /// Its request is there.
+    /// The request of the client is there.
     Asked,
-    /// It is dropped.
+    /// The client is dropped.
     Over,
 }
 

@@ -25,7 +25,7 @@ pub struct Question {
 pub enum What {
     /// How the job is.
     Status,
-    /// The same, without its ranks: there may be many.
+    /// How the job is, without its ranks: there may be many.
     Moves,
     /// A checkpoint; the answer comes when it is committed or aborted.
     Checkpoint,
@@ -44,24 +44,24 @@ pub struct NamedHost {
     pub name: String,
     /// How many ranks it takes before others get more.
     pub slots: u32,
-    /// It is the host of mpirun.
+    /// The host is that of mpirun.
     pub is_here: bool,
-    /// Its site; empty: none is known.
+    /// Site of the host; empty: none is known.
     pub lan: LanId,
 }
 
 /// Which ranks are to move.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NamedMovers {
-    /// These.
+    /// These ranks.
     Ranks(Vec<u32>),
     /// All of this host.
     Host(String),
-    /// The same, and the host gets no ranks any more.
+    /// All of this host, which gets no ranks any more.
     Drain(String),
-    /// As few as possible, so that all hosts have their shares.
+    /// As few ranks as possible, so that all hosts have their shares.
     Balance,
-    /// These two, which exchange their hosts.
+    /// These two ranks, which exchange their hosts.
     Exchange(u32, u32),
 }
 
@@ -95,14 +95,14 @@ pub enum Answer {
     },
     /// Ranks have moved as far as that is possible.
     Moved {
-        /// Those that have.
+        /// The ranks that have moved.
         ranks: Vec<u32>,
         /// Why others have not; `None`: all are where they are to be.
         why: Option<String>,
     },
     /// All hosts that were named are added.
     HostsAdded,
-    /// That is not available.
+    /// The job does not do what was asked, for this reason.
     Refused(String),
     /// The events so far.
     Events {
@@ -161,11 +161,11 @@ pub struct JobStatus {
     pub longest_stall_ns: u64,
     /// What the logs of all ranks hold together, with message logging.
     pub log: Option<LogStatus>,
-    /// Its hosts, in their order.
+    /// Hosts of the job, in their order.
     pub hosts: Vec<HostStatus>,
     /// Ranks that are on their way to other hosts.
     pub moves: Vec<MoveStatus>,
-    /// Its ranks, in their order.
+    /// Ranks of the job, in their order.
     pub ranks: Vec<RankStatus>,
 }
 
@@ -174,7 +174,7 @@ pub struct JobStatus {
 pub struct HostStatus {
     /// Name of the host.
     pub host: String,
-    /// Its site, if the user has named one.
+    /// Site of the host, if the user has named one.
     pub site: Option<String>,
     /// `active`, `spare`, `draining` or `inactive`.
     pub state: String,
@@ -237,7 +237,7 @@ pub struct RankStatus {
     pub rank: u32,
     /// Name of its host.
     pub host: String,
-    /// Its process id there; 0 while it has none.
+    /// Process id of the rank on its host; 0 while it has none.
     pub pid: u32,
     /// How often it was replaced.
     pub incarnation: u32,
@@ -260,11 +260,11 @@ pub struct LogStatus {
     /// Bytes of the logs' memory that are in use: by bodies of retained messages, and by bodies
     /// that an image may still need.
     pub memory_bytes: u64,
-    /// The same bytes of the files into which logs spill.
+    /// Bytes of the files into which logs spill, in use by the same bodies.
     pub file_bytes: u64,
     /// Determinants that were recorded so far.
     pub determinants: u64,
-    /// Those that were recorded in the last second or so.
+    /// Determinants that were recorded in the last second or so.
     pub determinants_per_second: u64,
     /// Nanoseconds since a peer with retained messages released some last, or since the first was
     /// retained for it after none was. Of all peers and ranks, the longest of these times. 0: no

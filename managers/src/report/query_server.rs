@@ -63,16 +63,16 @@ pub struct QueryServer {
 /// A client's request to the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
-    /// Its status, to be given to [`QueryServer::answer`].
+    /// The job's status, to be given to [`QueryServer::answer`].
     Status(StatusRequest),
     /// A checkpoint.
     Checkpoint,
-    /// That ranks move. The number of the client is that of the request, whose end
+    /// A move of ranks. The number of the client is that of the request, whose end
     /// [`QueryServer::event`] tells it.
     Move(u32, MoveOrder),
-    /// That hosts are added, with the same number.
+    /// Hosts to be added. The number of the client is that of the request, too.
     AddHosts(u32, Vec<NamedHost>),
-    /// Its events so far, to be given to [`QueryServer::answer`].
+    /// The job's events so far, to be given to [`QueryServer::answer`].
     Events(u32),
 }
 

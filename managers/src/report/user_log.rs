@@ -16,7 +16,7 @@ pub struct UserLog {
     continued: Option<Epoch>,
     /// Ranks that are being brought back.
     lost: BTreeSet<Rank>,
-    /// Those of them that were not reported yet: host, process and how it ended.
+    /// Lost ranks that were not reported yet: host, process and how it ended.
     unreported: BTreeMap<Rank, (String, u32, String)>,
     /// The generation in which all were back.
     back: Option<Generation>,
@@ -38,7 +38,7 @@ pub struct UserLog {
     image_lost: Option<Epoch>,
     /// Reasons so far why images can't be written to files, without their numbers.
     not_stored: BTreeSet<String>,
-    /// The same, of copies.
+    /// Reasons so far why files of images can't be copied, without their numbers.
     not_copied: BTreeSet<String>,
     stretched: bool,
     hosts: HostLog,

@@ -37,11 +37,11 @@ pub struct SavedFile {
     pub rank: u32,
     /// Where it is.
     pub path: PathBuf,
-    /// Its length in bytes.
+    /// Length of the file in bytes.
     pub bytes: u64,
     /// When it was written, in seconds since 1970.
     pub written: u64,
-    /// It was written to its end.
+    /// The file was written to its end.
     pub whole: bool,
     /// Earlier files that it refers to.
     pub earlier_files: u32,
@@ -54,7 +54,7 @@ pub struct SavedFile {
 /// The files of one checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SavedCheckpoint {
-    /// Its number. Registered regions have numbers of their own.
+    /// Number of the checkpoint. Registered regions have numbers of their own.
     pub number: u32,
     /// How the state is stored.
     pub kind: SavedKind,
@@ -62,20 +62,20 @@ pub struct SavedCheckpoint {
     pub complete: bool,
     /// The job has committed it last.
     pub committed: bool,
-    /// Its files, in the order of ranks.
+    /// Files of the checkpoint, in the order of ranks.
     pub files: Vec<SavedFile>,
 }
 
 /// A job.
 #[derive(Debug, Clone, Serialize)]
 pub struct SavedJob {
-    /// Its name, or `job-` and its id.
+    /// Name of the job, or `job-` and its id.
     pub name: String,
-    /// Its id in hexadecimal digits, if a file tells it.
+    /// Id of the job in hexadecimal digits, if a file tells it.
     pub id: Option<String>,
     /// How many ranks it has, if a file tells that.
     pub ranks: Option<u32>,
-    /// Its programs, if it has left a record.
+    /// Programs of the job, if it has left a record.
     pub programs: Vec<String>,
     /// Whether it runs.
     pub running: Running,
@@ -85,7 +85,7 @@ pub struct SavedJob {
     pub problem: Option<String>,
     /// What it has stored, the oldest first.
     pub checkpoints: Vec<SavedCheckpoint>,
-    /// It has a record, which makes it one that can be restarted.
+    /// The job has a record, which makes it one that can be restarted.
     #[serde(skip)]
     pub(super) is_named: bool,
     #[serde(skip)]

@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub enum Settled {
     /// No rank rolls back behind it any more.
     Committed(Epoch),
-    /// It was committed in memory, and no rank rolls back to it any more.
+    /// The checkpoint was committed in memory, and no rank rolls back to it any more.
     Superseded(Epoch),
-    /// It was aborted, or abandoned with its central manager.
+    /// The checkpoint was aborted, or abandoned with its central manager.
     Aborted(Epoch),
 }
 

@@ -38,7 +38,7 @@ pub struct OutputPiece {
     pub bytes: Vec<u8>,
     /// Nothing follows on this stream.
     pub last: bool,
-    /// This is no output, but a mark in it.
+    /// The piece is no output, but this mark in it.
     pub mark: Option<OutputMark>,
 }
 
@@ -369,7 +369,7 @@ impl OutputCommit {
     /// The next piece that may be shown.
     ///
     /// # Errors
-    /// It can't be read back.
+    /// The piece can't be read back.
     pub fn take(&mut self) -> Result<Option<OutputPiece>> {
         while let Some(segment) = self.released.front_mut() {
             match segment.log.take() {

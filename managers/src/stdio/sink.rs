@@ -266,7 +266,7 @@ impl Sink {
         self.queue.is_empty() && self.later.is_empty()
     }
 
-    /// It did not take all that it was to write.
+    /// The sink did not take all that it was to write.
     #[must_use]
     pub fn is_blocked(&self) -> bool {
         !self.queue.is_empty()

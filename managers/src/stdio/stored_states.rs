@@ -52,7 +52,7 @@ impl StoredOutput {
     /// Takes all that `from` lets out.
     ///
     /// # Errors
-    /// It can't be read back, or there is no room for it.
+    /// The output can't be read back, or there is no room for it.
     pub fn fill(&mut self, from: &mut OutputCommit) -> Result<()> {
         while let Some(piece) = from.take()? {
             match piece.mark {
@@ -86,7 +86,7 @@ impl StoredOutput {
     /// The next piece that may be shown.
     ///
     /// # Errors
-    /// It can't be read back.
+    /// The piece can't be read back.
     pub fn take(&mut self) -> Result<Option<OutputPiece>> {
         self.held_output.take()
     }

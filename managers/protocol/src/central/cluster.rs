@@ -117,7 +117,7 @@ impl Cluster {
         begins
     }
 
-    /// Those of these ranks that were on hosts which this launch has lost.
+    /// The ranks among these that were on hosts which this launch has lost.
     pub fn moved_among(&self, ranks: &[(Rank, Incarnation)]) -> Vec<MovedRank> {
         let moved = self
             .placement()

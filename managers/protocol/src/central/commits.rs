@@ -65,7 +65,7 @@ impl Commits {
         self.mode.checkpoints()
     }
 
-    /// The same, to be changed.
+    /// The job's checkpoints, to be changed.
     pub fn checkpoints_mut(&mut self) -> Option<&mut Coordinator> {
         self.mode.checkpoints_mut()
     }

@@ -30,8 +30,8 @@ pub struct CopyGroups {
 }
 
 impl CopyGroups {
-    /// Those of ranks on these hosts, in groups of so many hosts. Groups are smaller if not enough
-    /// hosts have ranks. There are none if one host has all ranks.
+    /// The stripes of ranks on these hosts, in groups of so many hosts. Groups are smaller if not
+    /// enough hosts have ranks. There are none if one host has all ranks.
     #[must_use]
     pub fn new(placement: &[HostIndex], size: usize) -> CopyGroups {
         let mut ranks: BTreeMap<HostIndex, Vec<Rank>> = BTreeMap::new();

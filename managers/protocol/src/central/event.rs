@@ -24,7 +24,7 @@ pub enum Event {
         /// Nanoseconds from the request; for files and on partner hosts, from the order to write
         /// or to copy them.
         took: u64,
-        /// Its cost; `None`: the central manager that knew it has ended.
+        /// Cost of the checkpoint; `None`: the central manager that knew it has ended.
         cost: Option<CheckpointCost>,
         /// The checkpoints that count from now on.
         counted: CommittedEpochs,
@@ -117,7 +117,7 @@ pub enum Event {
         rank: Rank,
         /// Name of its host.
         host: String,
-        /// Its process id.
+        /// Process id of the rank.
         pid: u32,
         /// How it failed.
         cause: Cause,
@@ -205,7 +205,7 @@ pub enum Event {
         from: String,
         /// Name of its host.
         to: String,
-        /// Its present incarnation.
+        /// Present incarnation of the rank.
         incarnation: Incarnation,
         /// Nanoseconds since the order.
         took: u64,

@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 /// How a host takes part in the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum HostCondition {
-    /// It has ranks.
+    /// The host has ranks.
     Active,
-    /// It has no ranks and may get some.
+    /// The host has no ranks and may get some.
     Spare,
-    /// It gets no ranks while another host has room, because its health command says so.
+    /// The host gets no ranks while another host has room, because its health command says so.
     Suspect,
-    /// It gets no ranks any more, and its local manager has not ended.
+    /// The host gets no ranks any more, and its local manager has not ended.
     Draining,
-    /// It takes no part any more, because it was drained.
+    /// The host takes no part any more, because it was drained.
     Left,
-    /// It takes no part any more, because it is lost.
+    /// The host takes no part any more, because it is lost.
     Lost,
 }
 
@@ -24,7 +24,7 @@ impl HostCondition {
     /// The names of all conditions.
     pub const NAMES: [&str; 5] = ["active", "spare", "suspect", "draining", "inactive"];
 
-    /// Its name for users and files, one of [`HostCondition::NAMES`].
+    /// Name of the condition for users and files, one of [`HostCondition::NAMES`].
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -46,6 +46,6 @@ pub struct HostView {
     pub condition: HostCondition,
     /// Why, one line; of a host that takes part as usual, nothing.
     pub why: Option<String>,
-    /// Its site, as the user gave it; empty: none is known.
+    /// Site of the host, as the user gave it; empty: none is known.
     pub lan: LanId,
 }

@@ -17,27 +17,27 @@ struct HostState {
     lan: LanId,
     /// No more is expected from it.
     done: bool,
-    /// It has reported so, and that is stored.
+    /// The host has reported that no process of the job is left on it, and that is stored.
     left: bool,
-    /// It is lost, and does not come back in this launch.
+    /// The host is lost, and does not come back in this launch.
     lost: bool,
     /// Why it is lost, where that is known.
     why_lost: Option<String>,
-    /// It gets no ranks any more.
+    /// The host gets no ranks any more.
     drains: bool,
-    /// Its health command says that it is suspect, for this reason.
+    /// The host's health command says that it is suspect, for this reason.
     suspect: Option<String>,
     /// Why its ranks are to leave it, if it has said so itself.
     leaves: Option<String>,
-    /// Its local manager was told to end.
+    /// The host's local manager was told to end.
     ends: bool,
     /// Why that can't be, as far as the user knows.
     refusal: Option<String>,
     /// How many ranks it takes before others get more.
     slots: usize,
-    /// It has got the order to start ranks.
+    /// The host has got the order to start ranks.
     begun: bool,
-    /// It is reached over a network: it had a lease at first.
+    /// The host is reached over a network: it had a lease at first.
     is_remote: bool,
     /// Of a host that may fall silent.
     lease: Option<Grantor>,

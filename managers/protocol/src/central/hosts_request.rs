@@ -10,9 +10,9 @@ pub struct AddedHost {
     pub name: String,
     /// How many ranks it takes before others get more.
     pub slots: u32,
-    /// It is reached over a network.
+    /// The host is reached over a network.
     pub is_remote: bool,
-    /// Its site; empty: none is known.
+    /// Site of the host; empty: none is known.
     pub lan: LanId,
 }
 

@@ -210,7 +210,7 @@ pub enum Record {
     Finalized {
         /// The job's generation.
         generation: Generation,
-        /// Their last checkpoint, from which one can come back alone.
+        /// The ranks' last checkpoint, from which one can come back alone.
         last: Option<Epoch>,
     },
     /// The job has one more host.

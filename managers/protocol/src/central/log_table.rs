@@ -15,11 +15,11 @@ pub struct LogView {
     pub most_retained: u64,
     /// Bytes of the logs' memory that are in use.
     pub memory: u64,
-    /// The same bytes of the files into which logs spill.
+    /// Bytes in use of the files into which logs spill.
     pub file: u64,
     /// Determinants that were recorded so far.
     pub determinants: u64,
-    /// Those that were recorded in the last second or so.
+    /// Determinants that were recorded in the last second or so.
     pub determinants_per_second: u64,
     /// When a peer with retained messages released some last, or the first was retained for it
     /// after none was. Of all peers and ranks, the earliest of these times. `None`: no message is

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Detected {
     instance: ProcessInstance,
-    /// Its host, which will say how it ended.
+    /// Host of the instance, which will say how it ended.
     host: HostIndex,
     /// To which checkpoint the job rolls back.
     from: Option<Epoch>,
@@ -143,7 +143,7 @@ impl Losses {
         Some(self.not_restored.take_if(|_| !awaits)?.failure)
     }
 
-    /// The same, if it has been waited for long enough.
+    /// The rank that could not be restored, if exit statuses have been waited for long enough.
     pub(super) fn overdue(&mut self, now: Time) -> Option<Failure> {
         Some(self.not_restored.take_if(|rank| rank.due <= now)?.failure)
     }

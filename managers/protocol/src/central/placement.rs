@@ -10,7 +10,7 @@ pub struct UsableHost {
     pub host: HostIndex,
     /// How many ranks it takes before others get more.
     pub slots: usize,
-    /// It gets ranks only if no other host has room.
+    /// The host gets ranks only if no other host has room.
     pub is_suspect: bool,
 }
 

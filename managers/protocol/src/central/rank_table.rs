@@ -15,13 +15,13 @@ use std::sync::Arc;
 pub struct RankView {
     /// Number of its host.
     pub host: HostIndex,
-    /// Its process id there; 0 while it has none.
+    /// Process id of the rank there; 0 while it has none.
     pub pid: u32,
     /// Incarnation of the rank.
     pub incarnation: Incarnation,
     /// How far it has come.
     pub stage: Stage,
-    /// Its process has ended.
+    /// The rank's process has ended.
     pub ended: bool,
     /// The epoch of its last image that is there.
     pub image: Option<Epoch>,
@@ -43,7 +43,7 @@ struct RankState {
     card: Option<Arc<BusinessCard>>,
     limits: Option<Limits>,
     ended: bool,
-    /// It is coming back alone, since this time.
+    /// The rank is coming back alone, since this time.
     alone_since: Option<Time>,
 }
 
@@ -263,7 +263,7 @@ impl RankTable {
         self.ranks.get_mut(instance.rank.index()).filter(|_| live)
     }
 
-    /// It is the present instance of its rank, which may have ended.
+    /// The instance is the present one of its rank, and may have ended.
     pub fn is_current(&self, instance: ProcessInstance) -> bool {
         instance.generation == self.generation
             && self.is_last_incarnation(instance.rank, instance.incarnation)
@@ -274,7 +274,7 @@ impl RankTable {
         rank.is_some_and(|rank| rank.incarnation == incarnation)
     }
 
-    /// It is the present instance of its rank on this host, and has not ended.
+    /// The instance is the present one of its rank on this host, and has not ended.
     pub fn is_live(&self, host: HostIndex, instance: ProcessInstance) -> bool {
         let rank = self.ranks.get(instance.rank.index());
         self.is_current(instance) && rank.is_some_and(|rank| rank.host == host && !rank.ended)
@@ -286,7 +286,7 @@ impl RankTable {
         rank.is_some_and(|rank| rank.host == host)
     }
 
-    /// It was the present instance of its rank before the last rollback of all ranks.
+    /// The instance was the present one of its rank before the last rollback of all ranks.
     pub fn was_rolled_back(&self, instance: ProcessInstance) -> bool {
         let rank = self.ranks.get(instance.rank.index());
         let is_last = instance.generation.next() == self.generation;
@@ -396,8 +396,9 @@ impl RankTable {
         self.all().map(entry).collect()
     }
 
-    /// The same for ranks that register one after the other. With many ranks, looking at all of
-    /// them at each message would take longer than the messages.
+    /// Incarnation and card of each rank, once all are known, for ranks that register one after the
+    /// other. With many ranks, looking at all of them at each message would take longer than the
+    /// messages.
     pub fn complete_table(&mut self) -> Option<Vec<(Incarnation, Arc<BusinessCard>)>> {
         let open = |r: &RankState| r.card.is_none();
         if let Some(more) = self.ranks[self.complete..].iter().position(open) {
@@ -445,13 +446,13 @@ impl RankTable {
         self.all().any(|rank| rank.alone_since.is_some())
     }
 
-    /// It has registered since it began to come back.
+    /// The rank has registered since it began to come back.
     pub fn has_returned(&self, rank: Rank) -> bool {
         let rank = self.ranks.get(rank.index());
         rank.is_some_and(|rank| rank.stage >= Stage::Registered && !rank.ended)
     }
 
-    /// It was the present instance of its rank before that began to come back.
+    /// The instance was the present one of its rank before the rank began to come back.
     pub fn was_replaced(&self, instance: ProcessInstance) -> bool {
         let rank = self.ranks.get(instance.rank.index());
         instance.generation == self.generation

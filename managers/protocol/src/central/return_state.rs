@@ -20,7 +20,7 @@ pub(super) struct ReturnState {
 }
 
 impl ReturnState {
-    /// It is about to be decided how the job continues without a host. A central manager that was
+    /// Central is about to decide how the job continues without a host. A central manager that was
     /// started again asks all hosts first.
     pub fn decides_on_loss(&self, phase: &CentralPhase) -> bool {
         self.lost_hosts.is_pending() && !matches!(phase, CentralPhase::Resuming(_))

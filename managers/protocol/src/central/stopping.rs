@@ -82,7 +82,8 @@ impl StopHandler<'_> {
         }
     }
 
-    /// The same, while the job waits for its next launch. The next launch gets the request anew.
+    /// The job is to stop while it waits for its next launch. The next launch gets the request
+    /// anew.
     pub(super) fn stop_asked_between_launches(&mut self, signal: Option<StopSignal>) {
         let now = self.job.out.now;
         match (signal, self.job.course.stop) {

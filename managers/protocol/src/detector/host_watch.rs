@@ -61,7 +61,7 @@ struct Suspicion {
 /// A link on which a host that is alive has not answered.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Doubt {
-    /// It has happened again: the link is not used.
+    /// An answer is missing again: the link is not used.
     is_lost: bool,
     /// The link counts as sound again.
     until: Time,

@@ -27,7 +27,7 @@ struct OpenProbe {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Prober {
     settings: DetectorSettings,
-    /// As central has ordered.
+    /// The hosts that central has ordered to probe.
     watched: BTreeSet<usize>,
     open: BTreeMap<usize, OpenProbe>,
     /// Central knows that these do not answer, and has not settled that.
@@ -39,7 +39,7 @@ pub struct Prober {
 }
 
 impl Prober {
-    /// One that has no host to probe.
+    /// A prober that has no host to probe.
     #[must_use]
     pub fn new(settings: DetectorSettings) -> Prober {
         Prober {

@@ -4,29 +4,29 @@ use crate::manager_messages::KeptFile;
 use rejoin_channel_table::{Epoch, ImageId, Rank};
 use std::collections::BTreeMap;
 
-/// How far one of them has come.
+/// How far a copy or a parity has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum CopyState {
-    /// It is being made.
+    /// The copy or parity is being made.
     Partial,
-    /// It is whole.
+    /// The copy or parity is whole.
     Whole,
 }
 
-/// Those of images that count.
+/// Copies and parities of images that count.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct CopyTable {
     copies: BTreeMap<KeptFile, CopyState>,
 }
 
 impl CopyTable {
-    /// These are there from an earlier launch.
+    /// These files are there from an earlier launch.
     pub fn adopt(&mut self, found: Vec<KeptFile>) {
         let found = found.into_iter().map(|file| (file, CopyState::Whole));
         self.copies.extend(found);
     }
 
-    /// Forgets those of images that do not count, and returns which they are.
+    /// Forgets the files of images that do not count, and returns which they are.
     pub fn keep(&mut self, counts: impl Fn(Epoch) -> bool) -> Vec<KeptFile> {
         let void = self.copies.keys().filter(|file| {
             let epoch = file.image.checkpoint();
@@ -48,20 +48,20 @@ impl CopyTable {
         });
     }
 
-    /// This one is to be made, unless it is there. Returns its state before.
+    /// This file is to be made, unless it is there. Returns its state before.
     pub fn begin(&mut self, file: KeptFile) -> Option<CopyState> {
         let before = self.copies.get(&file).copied();
         self.copies.entry(file).or_insert(CopyState::Partial);
         before
     }
 
-    /// It is whole. Returns whether it counts.
+    /// The file is whole. Returns whether it counts.
     pub fn complete(&mut self, file: KeptFile) -> bool {
         let copy = self.copies.get_mut(&file);
         copy.map(|copy| *copy = CopyState::Whole).is_some()
     }
 
-    /// It can't be made. Returns whether it counted.
+    /// The file can't be made. Returns whether it counted.
     pub fn give_up(&mut self, file: KeptFile) -> bool {
         self.copies.remove(&file).is_some()
     }

@@ -24,7 +24,7 @@ pub(super) struct HostCourse {
     pub hold: bool,
     /// The last signal of those that ask programs to end that was passed on.
     pub signalled: Option<i32>,
-    /// One that came while ranks were suspended: they get it when they continue.
+    /// A signal that came while ranks were suspended: they get it when they continue.
     pub held_signal: Option<i32>,
     /// The user has stopped the job from the terminal.
     pub halted: bool,

@@ -8,9 +8,9 @@ use rejoin_channel_table::{ImageId, Incarnation, Rank};
 pub(super) struct LocalRestore {
     /// The rank.
     pub rank: Rank,
-    /// Its next incarnation.
+    /// Next incarnation of the rank.
     pub incarnation: Incarnation,
-    /// Its image; `None`: it comes back to its start.
+    /// Image of the rank; `None`: it comes back to its start.
     pub from: Option<ImageId>,
 }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub(super) enum ImageFileState {
     /// There is none.
     Absent,
-    /// It is being written.
+    /// The file is being written.
     Partial,
     /// The image outlives its process.
     Whole,
@@ -19,9 +19,9 @@ pub(super) enum ImageFileState {
 /// An image that does not count any more, or only in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Superseded {
-    /// It does not count.
+    /// The image does not count.
     Everywhere(Rank, ImageId),
-    /// Its file counts.
+    /// The image counts in its file only.
     InMemory(Rank, ImageId),
 }
 

@@ -46,12 +46,12 @@ pub enum LocalInput {
     ImageNotStored(Rank, ImageId, Option<String>),
     /// This host has a copy or the parity of files of images, of ranks of other hosts.
     ImageCopied(KeptFile),
-    /// It can't be made, for this reason.
+    /// A copy or a parity can't be made, for this reason.
     ImageNotCopied(KeptFile, String),
     /// The image of this number of a rank that is to move here is loaded; its file has so many
     /// bytes.
     Loaded(Rank, MoveNumber, u64),
-    /// It can't be loaded, for this reason.
+    /// The image of this number of a rank that is to move here can't be loaded, for this reason.
     NotLoaded(Rank, MoveNumber, String),
     /// The file of an image with which a rank moves is so far.
     MoveBytes(MoveBytes),
@@ -103,8 +103,8 @@ pub enum LocalEffect {
     /// Have the image of a checkpoint write its file; answer with `ImageStored` or
     /// `ImageNotStored`.
     WriteImage(Rank, Epoch),
-    /// The same for an image with which the rank moves. The file refers to the image of the other
-    /// number.
+    /// Have the image with which the rank moves write its file; answer as to `WriteImage`. The file
+    /// refers to the image of the other number.
     WriteImageOfMove(Rank, MoveNumber, Option<MoveNumber>),
     /// Load the image of this number, of a rank that is to move here, from the host of this number
     /// or from the folder of all hosts; answer with `Loaded` or `NotLoaded`.

@@ -13,41 +13,41 @@ pub(super) enum PresentWait {
     Wrapper(Time),
     /// The socket was closed, and the process may end.
     Close(Time),
-    /// It comes from an image and is to register; a rollback waits for that.
+    /// The instance comes from an image and is to register; a rollback waits for that.
     Registration(RecoveryWait),
 }
 
 /// How much central knows of the end of an instance that makes room for its successor.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum ReplacedEnd {
-    /// It has heard of none.
+    /// Central has heard of no end.
     Unreported,
-    /// It has not acknowledged this detected exit.
+    /// Central has not acknowledged this detected exit.
     Unacknowledged(UnacknowledgedExit),
-    /// It knows the end.
+    /// Central knows the end.
     Known,
 }
 
 /// How far an instance has made room for its successor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Retirement {
-    /// It got the order. A rollback waits for it, or may have to, unless the job ends.
+    /// The instance got the order. A rollback waits for it, or may have to, unless the job ends.
     Stopping(Option<RecoveryWait>),
-    /// It can do nothing any more.
+    /// The instance can do nothing any more.
     Done,
 }
 
 /// How far an instance has come towards its end.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum InstanceState {
-    /// It is the present one, and central knows of no end: it runs, or its end is not judged yet.
+    /// The instance is present, and central knows of no end: it runs, or its end is not judged yet.
     Present(Option<PresentWait>),
-    /// It ended as it should, or failed and does not come back. Central knows that.
+    /// The instance ended as it should, or failed and does not come back. Central knows that.
     Settled,
-    /// It failed, and central has not said how to continue. Without an exit, central has
+    /// The instance failed, and central has not said how to continue. Without an exit, central has
     /// acknowledged that.
     Lost(Option<UnacknowledgedExit>),
-    /// It makes room for its successor.
+    /// The instance makes room for its successor.
     Replaced(ReplacedEnd, Retirement),
 }
 
@@ -72,40 +72,40 @@ impl InstanceState {
         }
     }
 
-    /// It may not run now, so that the wait for its registration begins anew.
+    /// The instance may not run now, so that the wait for its registration begins anew.
     pub fn suspended(&mut self, now: Time) {
         if let InstanceState::Present(Some(PresentWait::Registration(wait))) = self {
             *wait = RecoveryWait::new(now);
         }
     }
 
-    /// It is the present instance, and central knows of no end.
+    /// The instance is the present one, and central knows of no end.
     pub fn is_present(&self) -> bool {
         matches!(self, InstanceState::Present(_))
     }
 
-    /// It ended as it should, or failed and does not come back, and central knows that.
+    /// The instance ended as it should, or failed and does not come back, and central knows that.
     pub fn is_settled(&self) -> bool {
         *self == InstanceState::Settled
     }
 
-    /// It failed, and central has not said how to continue.
+    /// The instance failed, and central has not said how to continue.
     pub fn is_lost(&self) -> bool {
         matches!(self, InstanceState::Lost(_))
     }
 
-    /// It is to make room for its successor, or has done so.
+    /// The instance is to make room for its successor, or has done so.
     pub fn is_retiring(&self) -> bool {
         matches!(self, InstanceState::Replaced(..))
     }
 
-    /// It is to make room for its successor, and has not done so.
+    /// The instance is to make room for its successor, and has not done so.
     pub fn delays_successor(&self) -> bool {
         matches!(self, InstanceState::Replaced(_, Retirement::Stopping(_)))
     }
 
-    /// It is to make room for its successor: central's order acknowledges a failure of which
-    /// everything was known. Returns whether the order is new.
+    /// The instance is to make room for its successor: central's order acknowledges a failure of
+    /// which everything was known. Returns whether the order is new.
     pub fn retire(&mut self, now: Time) -> bool {
         let end = match self {
             InstanceState::Present(_) => ReplacedEnd::Unreported,
@@ -121,7 +121,7 @@ impl InstanceState {
         true
     }
 
-    /// It can do nothing any more. Returns whether that was waited for.
+    /// The instance can do nothing any more. Returns whether that was waited for.
     pub fn has_retired(&mut self) -> bool {
         match self {
             InstanceState::Replaced(_, stop @ Retirement::Stopping(_)) => {
@@ -132,7 +132,7 @@ impl InstanceState {
         }
     }
 
-    /// It has made room.
+    /// The instance has made room.
     pub fn has_made_room(&self) -> bool {
         matches!(self, InstanceState::Replaced(_, Retirement::Done))
     }
@@ -150,14 +150,14 @@ impl InstanceState {
         }
     }
 
-    /// It failed and does not come back.
+    /// The instance failed and does not come back.
     pub fn release(&mut self) {
         if self.is_lost() {
             *self = InstanceState::Settled;
         }
     }
 
-    /// Its exit that central has not acknowledged.
+    /// The exit that central has not acknowledged.
     pub fn exit(&self) -> Option<&UnacknowledgedExit> {
         match self {
             InstanceState::Lost(Some(exit))
@@ -166,7 +166,7 @@ impl InstanceState {
         }
     }
 
-    /// The same, to be changed.
+    /// The exit that central has not acknowledged, to be changed.
     pub fn exit_mut(&mut self) -> Option<&mut UnacknowledgedExit> {
         match self {
             InstanceState::Lost(Some(exit))
@@ -187,12 +187,13 @@ impl InstanceState {
         }
     }
 
-    /// It is not judged before the process that it left behind has had time for `MPI_Init`.
+    /// The instance is not judged before the process that it left behind has had time for
+    /// `MPI_Init`.
     pub fn may_register_late(&self) -> bool {
         matches!(self, InstanceState::Present(Some(PresentWait::Fork(_))))
     }
 
-    /// Its end needs no judgement any more, and no rollback waits for it.
+    /// The instance's end needs no judgement any more, and no rollback waits for it.
     pub fn stop_waits(&mut self) {
         match self {
             InstanceState::Present(wait) => *wait = None,
@@ -201,7 +202,8 @@ impl InstanceState {
         }
     }
 
-    /// Its exit is detected, which central has not heard. Returns whether that is news to central.
+    /// The instance's exit is detected, which central has not heard. Returns whether that is news
+    /// to central.
     pub fn detected(&mut self, exit: UnacknowledgedExit) -> bool {
         match self {
             InstanceState::Present(_) => *self = InstanceState::Lost(Some(exit)),

@@ -36,7 +36,7 @@ struct OsProcess {
 struct Registration {
     /// Where it listens.
     card: BusinessCard,
-    /// Its sizes and switches, which must equal those of the other ranks.
+    /// Sizes and switches of the process, which must equal those of the other ranks.
     limits: Limits,
 }
 
@@ -53,13 +53,13 @@ pub(super) struct RankProcess {
     caller: Option<OsProcess>,
     /// The socket is closed.
     closed: bool,
-    /// It comes from an image: it uses MPI, whether or not it has registered again.
+    /// The process comes from an image: it uses MPI, whether or not it has registered again.
     from_image: bool,
     /// The rank is not on this host any more: no successor begins here.
     leaves_host: bool,
-    /// It has registered and waits for the others.
+    /// The process has registered and waits for the others.
     waits: bool,
-    /// Its program waits for a checkpoint later than this epoch.
+    /// The rank's program waits for a checkpoint later than this epoch.
     asked: Option<Epoch>,
     /// What its program waits for while it stores its registered memory.
     regions: RegionWait,
@@ -90,7 +90,7 @@ impl RankProcess {
         &self.state
     }
 
-    /// The same, to be changed.
+    /// How far the instance has come towards its end, to be changed.
     pub fn state_mut(&mut self) -> &mut InstanceState {
         &mut self.state
     }
@@ -109,7 +109,7 @@ impl RankProcess {
         self.caller.unwrap_or(self.child).pid
     }
 
-    /// Its process was started. One that comes from an image is to register soon.
+    /// The process was started. One that comes from an image is to register soon.
     pub fn started(&mut self, now: Time, pid: u32) {
         self.child.pid = pid;
         if self.from_image {
@@ -135,12 +135,12 @@ impl RankProcess {
         Some(&self.registration.as_ref()?.card)
     }
 
-    /// Its sizes and switches, once it has registered.
+    /// Sizes and switches of the process, once it has registered.
     pub fn limits(&self) -> Option<Limits> {
         Some(self.registration.as_ref()?.limits)
     }
 
-    /// It has registered and waits for the others.
+    /// The process has registered and waits for the others.
     pub fn waits(&self) -> bool {
         self.waits
     }
@@ -150,13 +150,13 @@ impl RankProcess {
         std::mem::take(&mut self.waits)
     }
 
-    /// It is at one of these stages, reads messages of its manager, and does not make room for its
-    /// successor.
+    /// The process is at one of these stages, reads messages of its manager, and does not make room
+    /// for its successor.
     pub fn listens(&self, stages: &[Stage]) -> bool {
         !self.closed && !self.state.is_retiring() && stages.contains(&self.stage)
     }
 
-    /// It has left `MPI_Init`, reads messages of its manager, and stays the present one.
+    /// The process has left `MPI_Init`, reads messages of its manager, and stays the present one.
     pub fn has_begun(&self) -> bool {
         let inside = (Stage::Registered..=Stage::Finalized).contains(&self.stage);
         inside && !self.waits && !self.closed && !self.state.is_retiring()
@@ -172,7 +172,7 @@ impl RankProcess {
         self.leaves_host = leaves;
     }
 
-    /// It has called `MPI_Finalize`.
+    /// The process has called `MPI_Finalize`.
     pub fn finalizing(&mut self) {
         self.stage = Stage::Finalizing;
     }
@@ -184,18 +184,18 @@ impl RankProcess {
         }
     }
 
-    /// It leaves `MPI_Finalize`.
+    /// The process leaves `MPI_Finalize`.
     pub fn leaves(&mut self) {
         self.stage = Stage::Left;
         self.state.stop_waits();
     }
 
-    /// Its program waits for a checkpoint later than this epoch.
+    /// The rank's program waits for a checkpoint later than this epoch.
     pub fn asked(&self) -> Option<Epoch> {
         self.asked
     }
 
-    /// Its program begins to wait for a checkpoint later than this epoch.
+    /// The rank's program begins to wait for a checkpoint later than this epoch.
     pub fn ask(&mut self, after: Epoch) {
         self.asked = Some(after);
     }
@@ -210,7 +210,7 @@ impl RankProcess {
         &mut self.regions
     }
 
-    /// The same, to be reported.
+    /// What the rank's program waits for while it stores its registered memory, to be reported.
     pub fn region_wait(&self) -> RegionWait {
         self.regions
     }
@@ -230,8 +230,8 @@ impl RankProcess {
         self.caller.is_none_or(|caller| caller.end.is_some())
     }
 
-    /// Its exit is detected. Central learns that before the status is known if it uses MPI and has
-    /// not finished.
+    /// The exit of the process is detected. Central learns that before the status is known if the
+    /// process uses MPI and has not finished.
     pub fn exit_detected(&mut self, number: ExitNumber) -> Option<ToCentral> {
         let (instance, pid) = (self.instance, self.child.pid);
         if self.caller.is_some() || !self.is_unfinished() || pid == 0 {
@@ -243,7 +243,7 @@ impl RankProcess {
         self.state.detected(exit).then_some(message)
     }
 
-    /// It failed, and everything is known of that.
+    /// The process failed, and everything is known of that.
     pub fn fail(&mut self, cause: Cause, number: ExitNumber) -> Option<ToCentral> {
         if !self.state.is_present() {
             return None;
@@ -254,13 +254,13 @@ impl RankProcess {
         Some(message)
     }
 
-    /// It can't be started.
+    /// The process can't be started.
     pub fn not_started(&mut self, why: String, number: ExitNumber) -> Option<ToCentral> {
         self.child.end = Some(End::Unknown);
         self.fail(Cause::NotStarted { why }, number)
     }
 
-    /// It closed its socket.
+    /// The process closed its socket.
     pub fn closed(&mut self, now: Time, number: ExitNumber) -> Option<ToCentral> {
         self.closed = true;
         if self.stage == Stage::Spawned && self.child_has_ended() {
@@ -301,7 +301,7 @@ impl RankProcess {
         self.judge(number)
     }
 
-    /// Its time is over: its end is judged by what is known now.
+    /// The time of the process is over: its end is judged by what is known now.
     pub fn time_over(&mut self, number: ExitNumber) -> Option<ToCentral> {
         let InstanceState::Present(wait) = &mut self.state else {
             return None;
@@ -367,7 +367,7 @@ impl RankProcess {
         }
     }
 
-    /// It uses MPI and has not come to the end of that.
+    /// The process uses MPI and has not come to the end of that.
     fn is_unfinished(&self) -> bool {
         matches!(self.stage, Stage::Registered | Stage::Finalizing)
             || (self.from_image && self.stage == Stage::Spawned)

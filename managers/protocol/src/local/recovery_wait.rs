@@ -16,11 +16,11 @@ pub const RECOVERY_BOUND: u64 = 120_000;
 /// What a rollback awaits of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Awaited {
-    /// It stops, and makes room for its successor.
+    /// The process stops, and makes room for its successor.
     Stop,
-    /// It stops, because its rank is on another host.
+    /// The process stops, because its rank is on another host.
     Departure,
-    /// It comes from an image, and calls its manager.
+    /// The process comes from an image, and calls its manager.
     Registration,
 }
 
@@ -40,7 +40,7 @@ impl Awaited {
 pub(super) enum WaitDuty {
     /// Tell the user how many seconds it has lasted.
     Note(u64),
-    /// It has lasted so many seconds, and ends.
+    /// The wait has lasted so many seconds, and ends.
     End(u64),
 }
 

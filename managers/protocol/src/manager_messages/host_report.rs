@@ -15,9 +15,9 @@ pub struct Report {
     pub generation: Option<Generation>,
     /// The last signal of those that ask programs to end that was passed on to the ranks.
     pub signalled: Option<i32>,
-    /// Its ranks have begun without the table, which has not come.
+    /// The host's ranks have begun without the table, which has not come.
     pub lacks_table: bool,
-    /// Its ranks, in their order.
+    /// The host's ranks, in their order.
     pub ranks: Vec<RankReport>,
     /// Ranks of other hosts of which it has loaded images, or is to: they were to move here.
     pub loads: Vec<Rank>,
@@ -34,17 +34,17 @@ pub struct RankReport {
     pub incarnation: Incarnation,
     /// How far it has come.
     pub stage: Stage,
-    /// Its process id, 0 while it has none.
+    /// Process id of the rank, 0 while it has none.
     pub pid: u32,
     /// Where it listens.
     pub card: Option<BusinessCard>,
     /// The sizes it goes by.
     pub limits: Option<Limits>,
-    /// It has registered and waits for the others.
+    /// The rank has registered and waits for the others.
     pub waits: bool,
-    /// It ended as it should.
+    /// The rank ended as it should.
     pub ended: bool,
-    /// Its program waits for a checkpoint later than this epoch.
+    /// The rank's program waits for a checkpoint later than this epoch.
     pub asked: Option<Epoch>,
     /// What its program waits for while it stores its registered memory.
     pub regions: RegionWait,

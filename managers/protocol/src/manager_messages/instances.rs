@@ -48,69 +48,69 @@ pub struct KeptFile {
     pub rank: Rank,
     /// The image.
     pub image: ImageId,
-    /// It is the parity of the files of several ranks, and not a copy of one.
+    /// The host keeps the parity of the files of several ranks, and not a copy of one.
     pub is_parity: bool,
 }
 
 /// How far a rank has come in its use of MPI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Stage {
-    /// Its process was started and has not called `MPI_Init`.
+    /// The rank's process was started and has not called `MPI_Init`.
     Spawned,
-    /// It registered: it waits in `MPI_Init` or computes.
+    /// The rank registered: it waits in `MPI_Init` or computes.
     Registered,
-    /// It waits in `MPI_Finalize` for the others.
+    /// The rank waits in `MPI_Finalize` for the others.
     Finalizing,
-    /// It knows that all ranks have arrived.
+    /// The rank knows that all ranks have arrived.
     Finalized,
-    /// It left `MPI_Finalize`.
+    /// The rank left `MPI_Finalize`.
     Left,
 }
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum End {
-    /// It exited with this code.
+    /// The process exited with this code.
     Exited(i32),
     /// This signal killed it.
     Signaled(i32),
-    /// It is gone; its parent, which is not ours, knows how.
+    /// The process is gone; its parent, which is not ours, knows how.
     Unknown,
 }
 
 /// Why a rank counts as failed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Cause {
-    /// Its process ended when or how it should not have.
+    /// The rank's process ended when or how it should not have.
     Ended {
         /// Exit code or signal of the process.
         end: End,
         /// How far it had come.
         stage: Stage,
     },
-    /// It called `MPI_Abort`.
+    /// The rank called `MPI_Abort`.
     Aborted {
         /// The program's error code.
         code: i32,
         /// One line, may be empty.
         why: String,
     },
-    /// It could not be started.
+    /// The process could not be started.
     NotStarted {
         /// The system's reason.
         why: String,
     },
-    /// It broke the rules of the manager's socket.
+    /// The process broke the rules of the manager's socket.
     Misbehaved {
         /// The broken rule, one line.
         why: String,
     },
-    /// Its rank is on another host, and it does not stop.
+    /// The process does not stop, and its rank is on another host.
     NotStopped {
         /// For how long, one line.
         why: String,
     },
-    /// It depends on messages that were lost with a host, and waits for its end.
+    /// The rank depends on messages that were lost with a host, and waits for its end.
     Orphaned {
         /// The rank that had sent them.
         on: Rank,

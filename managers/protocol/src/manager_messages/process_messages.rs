@@ -12,7 +12,7 @@ pub enum ProcessMessage {
     Spawned {
         /// The process instance that was started.
         instance: ProcessInstance,
-        /// Its process id on its host.
+        /// Process id of the rank on its host.
         pid: u32,
     },
     /// A rank called `MPI_Init`.
@@ -50,14 +50,14 @@ pub enum ProcessMessage {
     ExitDetected {
         /// The process instance whose exit was detected.
         instance: ProcessInstance,
-        /// Its process id.
+        /// Process id of the rank.
         pid: u32,
     },
     /// How a process ended whose exit was detected.
     ExitStatus {
         /// Which, in the generation that it was said in.
         instance: ProcessInstance,
-        /// Its process id.
+        /// Process id of the rank.
         pid: u32,
         /// Exit status as a cause.
         cause: Cause,
@@ -66,7 +66,7 @@ pub enum ProcessMessage {
     Failed {
         /// The process instance that failed.
         instance: ProcessInstance,
-        /// Its process id, 0 when it never had one.
+        /// Process id of the rank, 0 when it never had one.
         pid: u32,
         /// The cause of the failure.
         cause: Cause,

@@ -208,7 +208,7 @@ pub enum HostMessage {
     Done,
     /// A local manager on another host than central's renews its lease.
     Renew {
-        /// Its number among the host's.
+        /// Number of the request among the host's.
         number: u64,
     },
     /// Of the watch over other hosts.
@@ -239,11 +239,11 @@ pub struct RankLogUse {
     pub most_retained: u64,
     /// Bytes of the log's memory that are in use.
     pub memory: u64,
-    /// The same bytes of the file into which it spills.
+    /// Bytes in use of the file into which the log spills.
     pub file: u64,
     /// Determinants that it has recorded so far.
     pub determinants: u64,
-    /// Those that it has recorded in the last second or so.
+    /// Determinants that it has recorded in the last second or so.
     pub determinants_per_second: u64,
     /// The receiver for which it retains most bytes, and how many.
     pub most_for: Option<(Rank, u64)>,

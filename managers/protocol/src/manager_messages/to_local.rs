@@ -26,7 +26,7 @@ pub enum ToLocal {
         /// The checkpoint from whose files they begin, in a job that is restarted; `None`: their
         /// programs are started.
         from: Option<Epoch>,
-        /// Those of them that come from hosts which this launch has lost.
+        /// Ranks among these that come from hosts which this launch has lost.
         moved: Vec<MovedRank>,
     },
     /// A rank that failed does not come back.
@@ -98,7 +98,7 @@ pub enum ToLocal {
     /// A rank has come back or moved: where it is now. Ranks null the link to its earlier
     /// incarnation.
     Update {
-        /// Its present instance.
+        /// Present instance of the rank.
         instance: ProcessInstance,
         /// Where it listens.
         card: BusinessCard,
@@ -169,7 +169,8 @@ pub enum ToLocal {
         from: Option<ImageId>,
         /// Which ranks, in which incarnation from now on.
         ranks: Vec<(Rank, Incarnation)>,
-        /// Those of them that come from hosts which this launch has lost. They may be here already.
+        /// Ranks among these that come from hosts which this launch has lost. They may be here
+        /// already.
         moved: Vec<MovedRank>,
     },
     /// Keep a copy of the file of an image that a rank of another host has stored; of the files of
@@ -214,8 +215,8 @@ pub enum ToLocal {
         /// Which one's exit status was reported.
         instance: ProcessInstance,
     },
-    /// It is stored that no process of the job is left on this host: its local manager is no longer
-    /// needed.
+    /// Central has stored that no process of the job is left on this host: its local manager is no
+    /// longer needed.
     Leave {
         /// The job may be launched again from the files of images that this host has.
         keeps_files: bool,

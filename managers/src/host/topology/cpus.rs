@@ -65,7 +65,7 @@ impl Cpus {
         mask
     }
 
-    /// Those that are in both.
+    /// The CPUs that are in both.
     #[must_use]
     pub fn and(&self, other: &Cpus) -> Cpus {
         Cpus(self.0.intersection(&other.0).copied().collect())
@@ -112,7 +112,7 @@ impl FromIterator<usize> for Cpus {
     }
 }
 
-/// As the kernel writes them: `0-3,8`.
+/// The CPUs as the kernel writes them: `0-3,8`.
 impl fmt::Display for Cpus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = self.iter().peekable();

@@ -97,13 +97,13 @@ impl HostTopology {
         self.threads.iter().map(|t| t.number).collect()
     }
 
-    /// Its caches, the smallest level first.
+    /// The caches, the smallest level first.
     #[must_use]
     pub fn caches(&self) -> &[Cache] {
         &self.caches
     }
 
-    /// Its parts of a kind, neighbours beside each other.
+    /// The parts of a kind, neighbours beside each other.
     #[must_use]
     pub fn parts(&self, kind: MachinePart) -> Vec<Cpus> {
         let mut keys = Vec::new();

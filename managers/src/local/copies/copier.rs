@@ -17,7 +17,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 /// A file that makes no progress for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The same while the manager that has the file gives files to others: each takes its time.
+/// A file without progress is given up after so long while the manager that has it gives files to
+/// others: each takes its time.
 const BUSY_PATIENCE: Duration = Duration::from_secs(600);
 /// Pause between two attempts, and longest pause before an order is looked at again.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -33,7 +34,7 @@ fn unwanted() -> CopyFailure {
 /// A file that is being made.
 struct Draft {
     file: PartialImage,
-    /// Its bytes so far.
+    /// Bytes of the file so far.
     done: u64,
     /// What they are, and what the bytes of each part are.
     own: Xxh3,

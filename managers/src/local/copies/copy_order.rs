@@ -40,7 +40,7 @@ pub(super) struct CopyOrder {
 }
 
 impl CopyOrder {
-    /// It is made of a parity and the files of others.
+    /// The file is made of a parity and the files of others.
     pub fn is_rebuilt(&self) -> bool {
         self.parts.first().is_some_and(|part| part.file.is_parity)
     }

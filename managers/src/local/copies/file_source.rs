@@ -27,7 +27,7 @@ pub(super) struct FileSource {
 
 enum Origin {
     Manager(TcpStream),
-    /// It is in the folder that this host sees.
+    /// The file is in the folder that this host sees.
     Own(File),
 }
 
@@ -75,7 +75,7 @@ impl FileSource {
         })
     }
 
-    /// Its length in bytes.
+    /// Length of the file in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -232,7 +232,7 @@ impl ImageCopies {
         }
     }
 
-    /// These are there from an earlier launch.
+    /// The found files are there from an earlier launch.
     pub fn adopt(&mut self, found: &[KeptFile]) {
         self.made.extend(found);
     }

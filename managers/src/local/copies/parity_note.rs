@@ -44,10 +44,10 @@ impl ParityNote {
         lengths.max().unwrap_or(0)
     }
 
-    /// As bytes.
+    /// The note as bytes.
     ///
     /// # Errors
-    /// It is too long.
+    /// The note is too long.
     pub fn encode(&self) -> Result<Vec<u8>, String> {
         let mut bytes = Vec::new();
         encode(self, MANAGER_LIMIT, &mut bytes).map_err(|e| e.to_string())?;

@@ -24,7 +24,7 @@ pub struct SignalTarget<'a> {
 /// The requests of one rank.
 #[derive(Default)]
 struct Request {
-    /// One that the present process does not take by signal now.
+    /// A request that the present process does not take by signal now.
     unsent: Option<(SignalRequest, Incarnation)>,
     /// Observations of earlier tries.
     seen: Seen,

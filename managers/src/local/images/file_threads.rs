@@ -31,9 +31,9 @@ struct NameTask {
 }
 
 enum Removal {
-    /// It is needed no more in this launch.
+    /// The file is needed no more in this launch.
     Discard(ImageFile),
-    /// It is needed no more.
+    /// The file is needed no more.
     Remove(StoredImage),
 }
 

@@ -7,7 +7,7 @@ use rejoin_ckpt::twin::manager::Zygote;
 pub struct ImageLoader {
     /// The number of its process, a child of this one until it is reaped.
     pub pid: u32,
-    /// Its socket, which is that of the zygote that comes of it.
+    /// Socket of the restarter, which is that of the zygote that comes of it.
     pub zygote: Zygote,
 }
 

@@ -39,10 +39,10 @@ impl ImageNote {
         }
     }
 
-    /// As bytes.
+    /// The note as bytes.
     ///
     /// # Errors
-    /// It is too long.
+    /// The note is too long.
     pub fn encode(&self) -> Result<Vec<u8>, String> {
         let mut bytes = Vec::new();
         encode(self, MANAGER_LIMIT, &mut bytes).map_err(|e| e.to_string())?;

@@ -182,7 +182,7 @@ impl ImageStore {
         Ok((child.id(), ours.into()))
     }
 
-    /// This is the newest checkpoint in files.
+    /// This checkpoint is the newest in files.
     pub fn committed(&mut self, file: Option<Epoch>) {
         if let Some(in_files) = &mut self.in_files
             && file > in_files.newest

@@ -27,9 +27,9 @@ struct IncomingRank {
 pub enum LoaderEvent {
     /// The image of this number is loaded; its file has so many bytes.
     Loaded(MoveNumber, u64),
-    /// It has refused the image of the number, for this reason.
+    /// The loader has refused the image of the number, for this reason.
     Refused(Option<MoveNumber>, String),
-    /// It has ended for this reason, while it loaded the image of the number, if it did.
+    /// The loader has ended for this reason, while it loaded the image of the number, if it did.
     Ended(Option<MoveNumber>, String),
 }
 

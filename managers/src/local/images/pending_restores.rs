@@ -20,11 +20,11 @@ pub struct PendingRestore {
     instance: ProcessInstance,
     /// The image that makes it.
     id: ImageId,
-    /// Its descriptors: the image has copies of the process's ends.
+    /// Descriptors of the process: the image has copies of the process's ends.
     ends: DescriptorPairs,
     /// The socket to it, with its Welcome.
     socket: LocalLink,
-    /// It is to retire as soon as it is there.
+    /// The process is to retire as soon as it is there.
     stop: bool,
     /// When the image was asked for it.
     since: Instant,
@@ -71,7 +71,7 @@ impl PendingRestore {
         self.stop
     }
 
-    /// Its descriptors, and the socket to it.
+    /// Descriptors of the process, and the socket to it.
     pub fn into_descriptors(self) -> (DescriptorPairs, LocalLink) {
         (self.ends, self.socket)
     }

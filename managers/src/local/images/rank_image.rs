@@ -14,7 +14,7 @@ use std::os::fd::AsFd;
 pub struct ImageReport {
     /// The reporting process.
     pub incarnation: Incarnation,
-    /// Its process id, by the kernel.
+    /// Id of the reporting process, by the kernel.
     pub pid: u32,
     /// [`ToManager::Imaged`].
     pub message: ToManager,
@@ -28,9 +28,9 @@ pub(super) enum ImageFile {
     Absent,
     /// The image is writing it.
     Partial(PartialImage),
-    /// It is written and gets its name.
+    /// The file is written and gets its name.
     Written,
-    /// It is whole: the image outlives its process.
+    /// The file is whole: the image outlives its process.
     Stored(StoredImage),
 }
 
@@ -60,10 +60,10 @@ pub(super) struct RankImage {
     pub input: Option<u64>,
     /// A process was made ahead of the next restore, or is about to be.
     pub prepared: bool,
-    /// Its process has said that it is there.
+    /// The image's process has said that it is there.
     pub is_there: bool,
-    /// Its process is to come of a restarter that has loaded earlier images of the rank. If that
-    /// ends, the files are still there.
+    /// The image's process is to come of a restarter that has loaded earlier images of the rank. If
+    /// that ends, the files are still there.
     pub by_loader: bool,
 }
 

@@ -30,14 +30,14 @@ pub enum ImageEvent {
     Whole {
         /// The rank's report of it, which counts from now on.
         report: Option<ImageReport>,
-        /// It shares open files with the rank that it can't open anew.
+        /// The image shares open files with the rank that it can't open anew.
         shares_files: bool,
     },
-    /// It is written to a file, which gets its name.
+    /// The image is written to a file, which gets its name.
     Written,
-    /// It is also in a file.
+    /// The image is also in a file.
     Stored,
-    /// It can't be written to a file.
+    /// The image can't be written to a file.
     NotStored {
         /// The reason; `None`: a restore interrupted it.
         why: Option<String>,
@@ -49,17 +49,17 @@ pub enum ImageEvent {
         /// Bytes that it lacks.
         missing: u64,
     },
-    /// It has made a process.
+    /// The image has made a process.
     Running {
         /// The new process.
         pid: u32,
     },
-    /// It can't make a process.
+    /// The image can't make a process.
     Failed {
         /// The reason.
         why: String,
     },
-    /// It has ended.
+    /// The image has ended.
     Lost {
         /// How that shows.
         why: String,
@@ -217,7 +217,7 @@ impl RankImages {
         is_new
     }
 
-    /// This is the newest checkpoint in files.
+    /// This checkpoint is the newest in files.
     pub fn files_committed(&mut self, file: Option<Epoch>) {
         if let Some(store) = &mut self.store {
             store.committed(file);

@@ -11,7 +11,8 @@ use std::path::Path;
 /// Most bytes of messages that a rank has in its receive log where a copy of it is in memory of
 /// mpirun.
 const MOST_COPIED: u64 = 16 << 20;
-/// The same where there is no copy. All of it is in use after a while, however little it holds.
+/// Most bytes of messages that a rank has in its receive log where there is no copy. All of the log
+/// is in use after a while, however little it holds.
 const MOST_RECEIVED: u64 = 512 << 20;
 
 /// The sizes for each rank.
@@ -65,11 +66,11 @@ impl LogSizes {
         Ok((memory, spill))
     }
 
-    /// The same for a rank that comes from another host. Where no file can be made, it has memory
-    /// alone: as much as it may have had there.
+    /// Memory, and the file, for a rank that comes from another host. Where no file can be made, it
+    /// has memory alone: as much as it may have had there.
     ///
     /// # Errors
-    /// As [`LogSizes::make`].
+    /// The errors of [`LogSizes::make`].
     pub fn make_later(&self) -> Result<(RankLogMemory, Option<SpillFile>)> {
         let why = match self.spill {
             Some(_) => match self.make() {

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 
 /// A program that can be started.
 pub struct Prepared {
-    /// Its file, arguments and working directory.
+    /// File, arguments and working directory of the program.
     pub image: ProgramImage,
-    /// Its environment, without each rank's own variables.
+    /// Environment of the program, without each rank's own variables.
     pub environment: Vec<CString>,
 }
 

@@ -51,7 +51,7 @@ pub struct NewProcess {
 
 /// The plan, and the data prepared once for all ranks of this host.
 pub struct ProcessStarter {
-    /// Its ranks in the order of their slots.
+    /// The plan, with its ranks in the order of their slots.
     plan: Box<LaunchPlan>,
     /// Per program: the executable and its environment, or why it can't be run.
     programs: Vec<std::result::Result<Prepared, String>>,

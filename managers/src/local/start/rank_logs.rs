@@ -46,7 +46,7 @@ struct RankLog {
     /// The last incarnation of the rank that has written to it here, or a later one that is
     /// nowhere.
     user: Option<Incarnation>,
-    /// It was copied for this one, which may stay where it was instead.
+    /// The log was copied for this incarnation, which may stay where it was instead.
     copied_for: Option<Incarnation>,
 }
 
@@ -69,7 +69,7 @@ impl ReceiveMemory {
         })
     }
 
-    /// The same with a log that has nothing yet, or lacks what an image has.
+    /// The memory of a receive log that has nothing yet, or lacks what an image has.
     fn empty(bytes: u64) -> Result<ReceiveMemory> {
         let mut received = ReceiveMemory::new(bytes)?;
         received.add(&ReceivedPart::default())?;
@@ -123,20 +123,20 @@ struct AwaitedLog {
     image: ImageId,
     /// What has come.
     copy: CopiedLog,
-    /// The same of the rank's receive log.
+    /// What has come of the rank's receive log.
     received: Option<ReceiveMemory>,
-    /// It is of no use, for this reason.
+    /// The copy is of no use, for this reason.
     failure: Option<String>,
 }
 
 /// Whether a process waits for the copy of its determinants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogWait {
-    /// It does not: they are here.
+    /// The process does not wait: the determinants are here.
     Over,
-    /// It waits from now on: they are to be asked for.
+    /// The process waits from now on: the determinants are to be asked for.
     Begins,
-    /// It waits since an earlier call, which had them asked for.
+    /// The process waits since an earlier call, which had the determinants asked for.
     Lasts,
 }
 
@@ -191,7 +191,7 @@ impl RankLogs {
         Some(log.memory.as_fd().as_raw_fd() as u32)
     }
 
-    /// The same of the file into which it spills, if it does.
+    /// The descriptor of the file into which a rank spills, if it does.
     pub fn spill_descriptor(&self, rank: Rank) -> Option<u32> {
         let spill = self.logs.get(&rank)?.spill.as_ref()?;
         Some(spill.as_fd().as_raw_fd() as u32)
@@ -202,7 +202,7 @@ impl RankLogs {
         self.sizes.spill()
     }
 
-    /// The same of the memory in which it logs what it receives; `None`: it does not.
+    /// The descriptor of the memory in which a rank logs what it receives; `None`: it does not.
     pub fn receive_descriptor(&self, rank: Rank) -> Option<u32> {
         let received = self.logs.get(&rank)?.received.as_ref()?;
         Some(received.memory.as_fd().as_raw_fd() as u32)

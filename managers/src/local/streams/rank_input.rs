@@ -58,7 +58,7 @@ pub struct RankInput {
 /// Where the rank's image stood in its input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InputPosition {
-    /// It has another standard input.
+    /// The image has another standard input.
     Relaunch,
     /// A write fell into the moment of counting.
     Unknown,
@@ -71,7 +71,7 @@ enum InputPosition {
 struct Writes {
     /// When each began and was over, and how far the pipe was filled then.
     last: VecDeque<(u64, u64, u64)>,
-    /// The same for those before: over by then, and filled so far.
+    /// When the writes before those were over, and how far the pipe was filled then.
     before: (u64, u64),
 }
 

@@ -35,8 +35,8 @@ struct OutputPipe {
     lines: Lines,
     /// Watched by epoll; not while the window is used up.
     watched: bool,
-    /// It has no writer any more; its unfinished line waits until the rank's end or restore is
-    /// decided.
+    /// The pipe has no writer any more; its unfinished line waits until the rank's end or restore
+    /// is decided.
     ended: bool,
     /// Since when the unfinished line has waited.
     waiting: Option<Instant>,
@@ -67,7 +67,7 @@ struct RankPipes {
     /// Of the process that writes.
     incarnation: Incarnation,
     pipes: [Option<OutputPipe>; 2],
-    /// That process has ended by its own will.
+    /// The process that writes has ended by its own will.
     exited: bool,
 }
 

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 /// How a checkpoint ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CheckpointEnd {
-    /// It was under way at the last event.
+    /// The checkpoint was under way at the last event.
     UnderWay,
-    /// It is committed.
+    /// The checkpoint is committed.
     Committed,
-    /// It was aborted, for this reason.
+    /// The checkpoint was aborted, for this reason.
     Aborted(String),
     /// A failure of a rank or of the central manager has aborted it.
     Abandoned,
@@ -48,7 +48,7 @@ pub struct FailureMark {
     pub rank: u32,
     /// Name of its host.
     pub host: String,
-    /// Its process id.
+    /// Process id of the rank.
     pub pid: Option<u32>,
     /// How it ended.
     pub cause: String,
@@ -106,11 +106,11 @@ pub struct LogSample {
     pub most_retained: u64,
     /// Bytes of the logs' memory in use.
     pub memory: u64,
-    /// The same bytes of the files into which logs spill.
+    /// Bytes in use of the files into which logs spill.
     pub file: u64,
     /// Determinants that were recorded so far.
     pub determinants: u64,
-    /// Those that were recorded in the last second or so.
+    /// Determinants that were recorded in the last second or so.
     pub determinants_per_second: u64,
     /// Nanoseconds since the slowest receiver released messages.
     pub lag: u64,

@@ -43,7 +43,7 @@ fn power(mut exponent: u64) -> u64 {
 pub(super) struct HashedPiece {
     len: u64,
     hash: u64,
-    /// It ends at a line's end, and holds no other.
+    /// The piece ends at a line's end, and holds no other.
     is_line: bool,
 }
 
@@ -60,12 +60,12 @@ impl HashedPiece {
         }
     }
 
-    /// Its length in bytes.
+    /// Length of the piece in bytes.
     pub(super) fn len(self) -> u64 {
         self.len
     }
 
-    /// It ends at a line's end, and holds no other.
+    /// The piece ends at a line's end, and holds no other.
     pub(super) fn is_line(self) -> bool {
         self.is_line
     }

@@ -71,12 +71,12 @@ fn shares(ranks: usize, hosts: &[UsableHost], now: &[usize]) -> Vec<usize> {
 /// A host that is offered one more rank. The least full one comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct NextShare {
-    /// Its ranks with that one.
+    /// Ranks of the host, the offered one included.
     fill: u128,
     slots: u128,
     /// The rank would have to move there.
     is_new: bool,
-    /// Its place in the list of hosts.
+    /// Place of the host in the list of hosts.
     order: usize,
     host: HostIndex,
 }

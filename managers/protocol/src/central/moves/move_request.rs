@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 /// Which ranks are to move.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Movers {
-    /// These.
+    /// These ranks.
     Ranks(Vec<Rank>),
-    /// All that are on this host.
+    /// All ranks that are on this host.
     Host(HostIndex),
-    /// The same, and the host gets no ranks any more. Its local manager ends when the job does not
-    /// need its images.
+    /// All ranks that are on this host, which gets no ranks any more. Its local manager ends when
+    /// the job does not need its images.
     Drain(HostIndex),
-    /// As few as possible, so that all hosts have their shares of the ranks.
+    /// As few ranks as possible, so that all hosts have their shares of the ranks.
     Balance,
-    /// These two, which exchange their hosts.
+    /// These two ranks, which exchange their hosts.
     Exchange(Rank, Rank),
 }
 
@@ -175,7 +175,7 @@ impl MoveRequest {
         }
     }
 
-    /// The same for ranks that move to other hosts, each for itself.
+    /// Where ranks go that move to other hosts, each for itself.
     fn plan_to_others(
         &self,
         placement: &[HostIndex],

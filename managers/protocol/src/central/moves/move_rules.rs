@@ -70,8 +70,8 @@ impl MoveRules<'_> {
         usable
     }
 
-    /// The same, with hosts that may take ranks in again: silent ones, and those that their ranks
-    /// are to leave.
+    /// The hosts that ranks can move to now, and hosts that may take ranks in again: silent ones,
+    /// and those that their ranks are to leave.
     pub(in crate::central) fn possible_hosts(&self) -> Vec<UsableHost> {
         let before = self
             .terms

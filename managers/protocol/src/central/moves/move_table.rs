@@ -90,7 +90,7 @@ impl MoveTable {
         self.next_urgent().is_some() || order.is_some_and(|order| order.request.is_urgent())
     }
 
-    /// Such a request of this host.
+    /// A request of this host, which is about to end, waits or is being carried out.
     pub fn drains_urgently(&self, host: HostIndex) -> bool {
         let order = self.under_way.iter().map(|order| &order.request);
         let mut all = order.chain(&self.wanted);
@@ -193,8 +193,8 @@ impl MoveTable {
         });
     }
 
-    /// This is where the ranks of a request go, from now on. Returns what the next central manager
-    /// must know of that.
+    /// Keeps where the ranks of a client's request go. Returns what the next central manager must
+    /// know of that.
     pub(super) fn keep_plan(
         &mut self,
         request: &MoveRequest,

@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 /// What happens to a rank that moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MovePhase {
-    /// It runs, and its host writes a copy of its memory to a file.
+    /// The rank runs, and its host writes a copy of its memory to a file.
     Writing,
-    /// It runs, and the other host copies the file and loads it.
+    /// The rank runs, and the other host copies the file and loads it.
     Copying,
-    /// It runs, and the next step waits for a checkpoint.
+    /// The rank runs, and the next step waits for a checkpoint.
     Waiting,
-    /// It stops, and its host writes what it has written since the last copy.
+    /// The rank stops, and its host writes what the rank has written since the last copy.
     Stopping,
-    /// It waits, and the other host makes a process of it.
+    /// The rank waits, and the other host makes a process of it.
     Restoring,
 }
 

@@ -29,7 +29,7 @@ pub struct RankMove {
     pub from: HostIndex,
     /// The number of the host that it goes to.
     pub to: HostIndex,
-    /// Its incarnation there.
+    /// Incarnation of the rank there.
     pub incarnation: Incarnation,
 }
 

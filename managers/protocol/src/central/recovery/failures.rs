@@ -232,7 +232,8 @@ impl FailureHandler<'_> {
         }
     }
 
-    /// The same, when the exits that are not known have been waited for long enough.
+    /// Ends the job if a rank can't be restored, when the exits that are not known have been waited
+    /// for long enough.
     pub(in crate::central) fn restore_tick(&mut self) -> bool {
         let now = self.job.out.now;
         match self.job.returns.losses.overdue(now) {
@@ -362,8 +363,8 @@ impl FailureHandler<'_> {
         self.end_if_not_restored();
     }
 
-    /// The same for one that exited while ranks rolled back for another. An exit by its own will
-    /// would have been an end; it comes again after the rollback.
+    /// A process exited while ranks rolled back for another. An exit by its own will would have
+    /// been an end; it comes again after the rollback.
     fn exited_too(&mut self, failure: Failure, from: Option<Epoch>) {
         let rank = failure.instance.rank;
         if self.job.course.end.sent(&failure.cause).is_some() {
@@ -383,7 +384,7 @@ impl FailureHandler<'_> {
         self.job.returns.report_losses(self.job.out);
     }
 
-    /// Its local manager may forget this exit: it is stored.
+    /// The local manager of the host may forget this exit: it is stored.
     fn acknowledge(&mut self, host: HostIndex, instance: ProcessInstance) {
         if self.job.course.phase != CentralPhase::Ending {
             self.job.out.send(host, ToLocal::Acknowledged { instance });

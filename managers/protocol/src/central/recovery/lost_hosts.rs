@@ -30,7 +30,7 @@ impl LostHosts {
         !self.hosts.is_empty()
     }
 
-    /// It is decided for all of them.
+    /// The decision for all of these hosts is made.
     pub fn take_hosts(&mut self) -> Vec<(HostIndex, String)> {
         std::mem::take(&mut self.hosts)
     }

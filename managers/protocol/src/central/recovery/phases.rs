@@ -18,8 +18,8 @@ pub(in crate::central) struct GlobalRestore {
 pub(in crate::central) enum Relaunching {
     /// The driver is asked for the newest stored state.
     Asked,
-    /// It is decided; before this moment, ranks of the lost host may still act. `None`: it was
-    /// decided by a central manager that has ended.
+    /// The relaunch is decided; before this moment, ranks of the lost host may still act. `None`: a
+    /// central manager that has ended decided it.
     Decided(Box<Relaunch>, Option<Time>),
 }
 

@@ -60,7 +60,7 @@ impl RecoveryPlanner {
         self.checkpointed().map(Checkpointed::checkpoints)
     }
 
-    /// The same, to be changed.
+    /// The job's checkpoints, to be changed.
     pub fn checkpoints_mut(&mut self) -> Option<&mut Coordinator> {
         self.checkpointed_mut().map(Checkpointed::checkpoints_mut)
     }

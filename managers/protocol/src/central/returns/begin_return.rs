@@ -109,7 +109,7 @@ impl ReturnHandler<'_> {
         effects
     }
 
-    /// Those of these ranks that have moved since this checkpoint are back on the hosts that have
+    /// The ranks among these that have moved since this checkpoint are back on the hosts that have
     /// their images of it. These hosts still take part.
     fn place_at_images(&mut self, ranks: &[Rank], from: Option<Epoch>) -> Vec<CentralEffect> {
         let epoch = from.unwrap_or_default();

@@ -6,11 +6,11 @@ use rejoin_channel_table::{Epoch, Rank};
 /// The ranks that come back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::central) enum Returning {
-    /// All.
+    /// All ranks.
     All,
     /// All ranks of one recovery group or several, in their order.
     Groups(Vec<Rank>),
-    /// One, after the release of all from `MPI_Finalize`.
+    /// One rank, after the release of all from `MPI_Finalize`.
     Finalized(Rank),
 }
 
@@ -68,6 +68,6 @@ pub(in crate::central) struct ReturnPlan {
     pub who: Returning,
     /// The checkpoint; `None`: the start.
     pub from: Option<Epoch>,
-    /// Their places, if hosts are lost. Otherwise each comes back where its image is.
+    /// Places of the ranks, if hosts are lost. Otherwise each comes back where its image is.
     pub lost: Option<LostPlaces>,
 }
