@@ -80,6 +80,12 @@ fn stencil(recovery: &str) {
         // The program looks for a file before it ends, which a replay would see too early: all
         // replays must have ended, also those that the first checkpoint met.
         hosts.settle(&mut job, "jacobi");
+        // Ranks that are killed while they come back return once.
+        let returned = job.events("recovered");
+        assert!(
+            returned * 10 >= killed,
+            "{returned} returns, {killed} kills"
+        );
         hosts.take_files(&mut job);
         hosts.take_files(&mut job);
         let done = job.end();

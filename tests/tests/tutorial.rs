@@ -1,6 +1,6 @@
-//! The commands of `docs/tutorial.md`, as they stand in the page, print what the page says. They
-//! begin with an installation of their own. Root is needed, as in `hosts`: the page's two hosts are
-//! simulated.
+//! The commands of `docs/tutorial.md` print what the page says. Its jobs and pauses last three
+//! times as long, because a busy machine is slow. They begin with an installation of their own.
+//! Root is needed, as in `hosts`: the page's two hosts are simulated.
 
 use rejoin_tests::hosts;
 use rejoin_tests::{finish, listening, root};
@@ -15,6 +15,22 @@ const LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// What differs from run to run.
 const GAP: char = '…';
+
+/// What the ranks of the page's jobs compute between two messages, in microseconds.
+const COMPUTED: u32 = 20_000;
+
+/// The commands, whose jobs and pauses last so many times as long.
+fn slower(commands: &str, times: u32) -> String {
+    let computed = COMPUTED.to_string();
+    let line = |line: &str| match line.strip_prefix("sleep ") {
+        Some(seconds) => {
+            let seconds: u32 = seconds.parse().expect("seconds");
+            format!("sleep {}\n", seconds * times)
+        }
+        None => line.replace(&computed, &(COMPUTED * times).to_string()) + "\n",
+    };
+    commands.lines().map(line).collect()
+}
 
 /// The blocks of the page in this language.
 fn blocks(page: &str, language: &str) -> Vec<String> {
@@ -66,7 +82,9 @@ fn the_tutorial_does_what_it_says() {
     let home = hosts.folder().join("home");
     fs::create_dir(&home).expect("a home folder");
     let script = hosts.folder().join("tutorial.sh");
-    let text = format!("exec 2>&1\n{}\n", commands.join("\n"));
+    let commands = commands.join("\n");
+    assert!(commands.contains(&COMPUTED.to_string()), "{commands}");
+    let text = format!("exec 2>&1\n{}", slower(&commands, 3));
     fs::write(&script, text).expect("the commands");
 
     let mut shell = hosts.on_hub("bash");
@@ -88,6 +106,14 @@ fn the_tutorial_does_what_it_says() {
     }
     let report = fs::read_to_string(home.join("tutorial/report.html")).expect("the report");
     assert!(report.contains("<html"), "{report}");
+}
+
+#[test]
+fn commands_of_the_page_last_longer_on_a_slow_machine() {
+    assert_eq!(
+        slower("sleep 2\n./ring 150 20000 > a &", 3),
+        "sleep 6\n./ring 150 60000 > a &\n"
+    );
 }
 
 #[test]
