@@ -12,7 +12,7 @@ pub enum Phase {
 /// An MPI function as its entry point describes it.
 #[derive(Debug)]
 pub struct EntryPoint {
-    /// Such as `MPI_Send`.
+    /// Name of the function, such as `MPI_Send`.
     pub name: &'static str,
     /// When it may be called.
     pub phase: Phase,

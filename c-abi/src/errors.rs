@@ -30,7 +30,7 @@ pub enum ErrorOwner {
     None,
     /// The object of this kind and handle value.
     Object(HandleKind, usize),
-    /// The same, read from where the program keeps the handle (`MPI_Comm_free`).
+    /// The object of this kind whose handle the program keeps at this address (`MPI_Comm_free`).
     At(HandleKind, *const usize),
     /// The object of this kind that the call makes, with the handler that it gets
     /// (`MPI_Session_init`).

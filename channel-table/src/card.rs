@@ -84,7 +84,7 @@ pub enum CardError {
     NameTooLong {
         /// The field that holds the name.
         field: &'static str,
-        /// Its length in bytes.
+        /// Length of the name in bytes.
         length: usize,
     },
     /// A name with a control character, which could disturb a terminal or a log.

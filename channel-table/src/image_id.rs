@@ -51,7 +51,7 @@ pub enum ImageId {
 }
 
 impl ImageId {
-    /// Its checkpoint; `None`: the image belongs to a move.
+    /// Checkpoint of the image; `None`: the image belongs to a move.
     #[must_use]
     pub fn checkpoint(self) -> Option<Epoch> {
         match self {

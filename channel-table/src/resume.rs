@@ -32,7 +32,7 @@ pub struct Resume {
     pub credit: u64,
     /// Envelopes ever granted beyond the window.
     pub granted: u64,
-    /// Those of them that have come.
+    /// Granted envelopes that have come.
     pub used: u64,
     /// A committed image of this side holds all messages below, with their bodies. It counts
     /// between recovery groups only.
@@ -100,7 +100,7 @@ impl Resume {
     /// Appends the encoding to `out`: numbers as LEB128, each list as its length and its steps.
     ///
     /// # Errors
-    /// As [`Resume::check`], or [`ResumeError::TooLarge`] when there are too many bytes.
+    /// The errors of [`Resume::check`], or [`ResumeError::TooLarge`] when there are too many bytes.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), ResumeError> {
         self.check()?;
         let start = out.len();

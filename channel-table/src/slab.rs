@@ -125,7 +125,7 @@ impl<T> Slab<T> {
         entries.filter_map(|(index, slot)| Some((index as u32, slot.value.as_ref()?)))
     }
 
-    /// The same, to be changed.
+    /// Live entries with their indices, in the order of these, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
         let entries = self.slots.iter_mut().enumerate();
         entries.filter_map(|(index, slot)| Some((index as u32, slot.value.as_mut()?)))

@@ -342,7 +342,7 @@ impl<H: Copy> Table<H> {
     /// attempts; returns the handle of the link to close.
     ///
     /// # Errors
-    /// As [`AddressBook::update`].
+    /// The errors of [`AddressBook::update`].
     pub fn update(
         &mut self,
         peer: Rank,

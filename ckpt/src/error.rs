@@ -42,7 +42,7 @@ pub enum Refused {
     SharedMemory {
         /// Length of the first such mapping, in bytes.
         bytes: u64,
-        /// Its file, as the system names it.
+        /// File of the mapping, as the system names it.
         name: String,
         /// The reason.
         why: WhyShared,
@@ -68,7 +68,7 @@ pub enum Refused {
         /// The number of its process.
         pid: i32,
     },
-    /// The same, and this rank can't take its image.
+    /// Ranks of this host share memory, and one of them did not take its image with the others.
     #[error(
         "ranks of this host share memory, and rank {rank} did not take its image together with them"
     )]
@@ -76,16 +76,16 @@ pub enum Refused {
         /// The rank.
         rank: u32,
     },
-    /// It is copied into the image.
+    /// The shared memory, which is copied into the image, is too large.
     #[error(
         "the program has {bytes} bytes of writable shared memory ({name}); an image holds at most 1 GiB of it"
     )]
     SharedTooLarge {
         /// Length of the memory, in bytes.
         bytes: u64,
-        /// Its file, as the system names it.
+        /// File of the memory, as the system names it.
         name: String,
-        /// It is a file, and not memory of this process alone.
+        /// The memory is that of a file, and not of this process alone.
         is_file: bool,
     },
     /// The state of a descriptor could not be read.
@@ -141,7 +141,7 @@ impl Refused {
 /// Why no image holds shared memory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum WhyShared {
-    /// That process writes to it, or reads it, and is not stopped for images.
+    /// Another process writes to the memory, or reads it, and is not stopped for images.
     #[error("process {pid} ({name}), which is no rank of this host, maps it, too")]
     Process {
         /// The number of the process.
@@ -157,7 +157,7 @@ pub enum WhyShared {
         "it is of System V (shmget), of asynchronous I/O (io_setup), of a device or of another service of the system"
     )]
     Kind,
-    /// Its contents could not be read.
+    /// The contents of the memory could not be read.
     #[error("{}", std::io::Error::from_raw_os_error(*.errno))]
     Unread {
         /// The system's number for the error.
@@ -213,7 +213,7 @@ pub enum Caveat {
     SystemV {
         /// What it is.
         what: String,
-        /// Its number for the system.
+        /// The system's number of the queue or the semaphores.
         id: u64,
     },
     /// The file could not be opened again, so its position is shared with the frozen image.
@@ -231,9 +231,9 @@ pub enum Caveat {
     Shrunk {
         /// The file.
         path: String,
-        /// Its length at the image, in bytes.
+        /// Length of the file at the image, in bytes.
         then: u64,
-        /// Its length at the restore, in bytes.
+        /// Length of the file at the restore, in bytes.
         now: u64,
     },
     /// A file lock that another process has by now.

@@ -40,13 +40,13 @@ const ALL_BACK: u64 = u64::MAX;
 /// number above that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
-    /// Its threads are parked.
+    /// The rank's threads are parked.
     Parked = 1,
-    /// It has read what it has to.
+    /// The rank has read what it has to.
     Ready = 2,
-    /// It takes no image.
+    /// The rank takes no image.
     Failed = 3,
-    /// It took its image without waiting for others.
+    /// The rank took its image without waiting for others.
     Alone = 4,
 }
 
@@ -61,7 +61,7 @@ fn place(number: ImageNumber) -> u64 {
 
 /// The mapping that this process has made, or the process of its image; null for none.
 static PLACE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
-/// Its length in bytes.
+/// Length of the mapping in bytes.
 static LENGTH: AtomicUsize = AtomicUsize::new(0);
 /// This process takes part.
 static IS_JOINED: AtomicBool = AtomicBool::new(false);
@@ -334,9 +334,9 @@ fn is_gone(pid: i32) -> bool {
 /// A rank for which others can't continue.
 #[derive(Debug, PartialEq, Eq)]
 enum Late {
-    /// It is not so far yet.
+    /// The rank is not so far yet.
     Missing { rank: u32, pid: i32 },
-    /// It takes no image of this epoch together with the others.
+    /// The rank takes no image of this epoch together with the others.
     Fails { rank: u32 },
 }
 

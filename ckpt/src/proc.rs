@@ -98,7 +98,7 @@ pub struct FlaggedMapping<'a> {
     pub mapping: Mapping<'a>,
     /// The kernel's flags, two letters each (`VmFlags`).
     flags: &'a [u8],
-    /// Its protection key; 0 is that of all other memory.
+    /// Protection key of the mapping; 0 is that of all other memory.
     pub key: u64,
 }
 

@@ -85,8 +85,8 @@ impl AsFd for RankLogMemory {
 
 /// The determinants in their rank, as words that are read and written one by one.
 ///
-/// It is never unmapped: clones of the process do not have the mapping, so its place there may be
-/// another one's.
+/// The words are never unmapped: clones of the process do not have the mapping, so its place there
+/// may be another one's.
 #[derive(Debug)]
 pub struct MappedWords {
     first: *const AtomicU64,

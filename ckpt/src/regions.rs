@@ -126,7 +126,7 @@ pub struct Regions {
 pub struct StoredRegions {
     /// The file.
     pub path: PathBuf,
-    /// Its length in bytes.
+    /// Length of the file in bytes.
     pub bytes: u64,
 }
 

@@ -77,7 +77,7 @@ impl QueuedSignal {
         Self::marked(signal, value, 0)
     }
 
-    /// One that requests a checkpoint.
+    /// A signal that requests a checkpoint.
     pub fn request(signal: i32, value: u64) -> Self {
         Self::marked(signal, value, REQUEST)
     }

@@ -227,8 +227,8 @@ pub fn raise(fd: RawFd, first: RawFd) -> Sys<RawFd> {
     raise_above_limit(fd, first).or_else(|_| control(fd, libc::F_DUPFD_CLOEXEC, 3))
 }
 
-/// The same, only from `first` on. The program's limit on open files may be lower: it is raised for
-/// a moment.
+/// A copy of the descriptor at the lowest free number from `first` on, close-on-exec. The program's
+/// limit on open files may be lower: it is raised for a moment.
 pub fn raise_above_limit(fd: RawFd, first: RawFd) -> Sys<RawFd> {
     let copy = || control(fd, libc::F_DUPFD_CLOEXEC, first);
     copy().or_else(|_| {

@@ -73,7 +73,7 @@ fn set_cancel_state(state: c_int) -> c_int {
 }
 
 /// Finds out what parking needs to know, when the library starts. `request_signal` asks for images.
-/// Those that come by the signal that parks threads go to `meet`.
+/// Requests that come by the signal that parks threads go to `meet`.
 pub(crate) fn prepare(request_signal: i32, meet: Meet) {
     thread_signals::leave_out(request_signal);
     kernel_state::find_rseq();

@@ -41,7 +41,7 @@ const TID_MASK: u32 = 0x3fff_ffff;
 static HELD: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 /// The thread whose robust list has the entry, by its thread pointer.
 static HOLDER: AtomicUsize = AtomicUsize::new(0);
-/// That thread is the process's first one, also in a clone.
+/// The holder is the process's first thread, also in a clone.
 static IS_FIRST: AtomicBool = AtomicBool::new(false);
 
 /// The words of all ranks of a manager: memory that it makes and each rank maps a page of.

@@ -15,10 +15,10 @@ use crate::error::{Error, Result};
 /// [`Device::reopen`](crate::Device::reopen).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OldDescriptors {
-    /// They are this process's: closed.
+    /// The descriptors are this process's: they are closed.
     Close,
-    /// They belonged to the process of the image. Their numbers may be in other use by now, so they
-    /// are dropped without a system call.
+    /// The descriptors belonged to the process of the image. Their numbers may be in other use by
+    /// now, so they are dropped without a system call.
     Forget,
 }
 

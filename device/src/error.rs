@@ -12,9 +12,9 @@ pub enum Error {
     Environment {
         /// The variable's name.
         variable: &'static str,
-        /// Its value as found.
+        /// The variable's value as found.
         value: String,
-        /// Its error, and the allowed values.
+        /// The value's error, and the allowed values.
         problem: String,
     },
     /// A system call failed where no retry helps.

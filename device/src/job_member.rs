@@ -74,7 +74,7 @@ impl JobMember {
         &self.options
     }
 
-    /// Its card says from now on at which marks its earlier incarnations ended.
+    /// The rank's card says from now on at which marks its earlier incarnations ended.
     pub(crate) fn set_log_ends(&mut self, ends: Vec<(Incarnation, u64)>) {
         self.card.log_ends = ends;
     }

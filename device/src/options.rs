@@ -150,7 +150,7 @@ fn refuse(variable: &'static str, value: &str, problem: impl Into<String>) -> Er
     }
 }
 
-/// One of these words, as its value.
+/// The value of a variable that holds one of these words.
 fn one_of<T: Copy>(name: &'static str, words: &[(&str, T)]) -> Result<Option<T>> {
     let Some(text) = variable(name) else {
         return Ok(None);

@@ -6,7 +6,8 @@ use rejoin_channel_table::ids::Rank;
 /// peer that computes takes its messages late.
 const PAUSES: [u32; 2] = [2, 64];
 
-/// These peers, and the interruptions of the program for them.
+/// The peers that get messages while the program computes, and the interruptions of the program for
+/// them.
 #[derive(Debug, Default)]
 pub(crate) struct ServedPeers {
     peers: Vec<Rank>,

@@ -8,7 +8,7 @@ const LINE: usize = 64;
 /// Copies past this core's cache; all is written when it returns.
 ///
 /// # Safety
-/// As for `std::ptr::copy_nonoverlapping`.
+/// The conditions are those of `std::ptr::copy_nonoverlapping`.
 #[cfg(target_arch = "x86_64")]
 pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
@@ -37,7 +37,7 @@ pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
 /// Copies as usual: there is no such store here.
 ///
 /// # Safety
-/// As for `std::ptr::copy_nonoverlapping`.
+/// The conditions are those of `std::ptr::copy_nonoverlapping`.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     // SAFETY: the caller's promise.

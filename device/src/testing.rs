@@ -196,13 +196,13 @@ impl TestJob {
         }
     }
 
-    /// The same over a transport.
+    /// The job over this transport, unless a rank's options name another one.
     pub fn over(mut self, transport: Transport) -> Self {
         self.transport = Some(transport);
         self
     }
 
-    /// The same with options.
+    /// A job with these options, and as many cores as ranks.
     pub fn with(size: u32, options: impl Fn(u32) -> Options + Send + Sync + 'static) -> Self {
         Self {
             options: Arc::new(options),
@@ -218,7 +218,7 @@ impl TestJob {
         self.run_to(true, body)
     }
 
-    /// The same for programs that an error ends: no rank finalizes.
+    /// Runs `body` like [`TestJob::run`], for programs that an error ends: no rank finalizes.
     pub fn run_unfinished<T: Send + 'static>(
         self,
         body: impl Fn(&mut Device) -> T + Send + Sync + 'static,
@@ -391,7 +391,7 @@ pub fn ping_pong(device: &mut Device, rounds: usize, len: usize) {
 /// The end of a rank, as the layer above makes it.
 ///
 /// # Errors
-/// Those of the device.
+/// The errors are those of the device.
 pub fn end(device: &mut Device) -> crate::error::Result<()> {
     device.begin_finalize();
     device.begin_flush()?;

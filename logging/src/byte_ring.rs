@@ -67,8 +67,8 @@ impl ByteRing {
         start..self.tail
     }
 
-    /// The same, the first part in words of little endian order: they go from registers to their
-    /// place.
+    /// Appends both parts as `push` does, the first in words of little endian order: they go from
+    /// registers to their place.
     #[inline(always)]
     pub fn push_words<const N: usize>(&mut self, first: &[u64; N], second: &[u8]) -> Range<u64> {
         let total = 8 * N + second.len();
@@ -93,7 +93,7 @@ impl ByteRing {
         self.push_around(&words, second)
     }
 
-    /// As above, where the ring wraps around or must grow.
+    /// Appends both parts where the ring wraps around or must grow.
     #[cold]
     #[inline(never)]
     fn push_around(&mut self, first: &[u64], second: &[u8]) -> Range<u64> {

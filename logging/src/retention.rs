@@ -136,7 +136,7 @@ impl<B> Retention<B> {
         range
     }
 
-    /// The same for a frame that is in the ring as a whole, with its header in little-endian words.
+    /// Keeps a frame that is in the ring as a whole, with its header in little-endian words.
     #[inline(always)]
     pub fn push_words<const N: usize>(&mut self, header: &[u64; N], payload: &[u8]) -> Range<u64> {
         let range = self.ring.push_words(header, payload);

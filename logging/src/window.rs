@@ -10,10 +10,10 @@ use thiserror::Error;
 /// A peer that counts wrongly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum WindowError {
-    /// It sent more than window and grants allow.
+    /// The peer sent more than window and grants allow.
     #[error("more was sent than the window allows")]
     Exceeded,
-    /// It gave back more than was taken.
+    /// The peer gave back more than was taken.
     #[error("more window was given back than was taken")]
     FalseCredit,
 }
@@ -28,7 +28,7 @@ pub struct WindowTotals {
     pub returned: u64,
     /// Envelopes granted beyond the window.
     pub granted: u64,
-    /// Those of them that have come.
+    /// Granted envelopes that have come.
     pub used: u64,
 }
 
@@ -67,7 +67,7 @@ impl SendWindow {
         fits
     }
 
-    /// The same for a message that is sent again, for which the window may be closed.
+    /// Takes `cost` bytes if they fit, for a message that is sent again: the window may be closed.
     pub fn charge_again(&mut self, cost: u64) -> bool {
         let limit = std::mem::replace(&mut self.limit, self.size);
         let fits = self.charge(cost);

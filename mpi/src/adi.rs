@@ -63,7 +63,7 @@ macro_rules! on {
     };
 }
 
-/// As [`on`], for a call that changes nothing.
+/// Runs a call that changes nothing, as [`on`] does.
 macro_rules! ask {
     ($dev:expr, $d:ident => $real:expr, $t:ident => $test:expr) => {
         match &$dev.inner {
@@ -83,7 +83,7 @@ mod replayed;
 /// What became of a send on the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendAttempt {
-    /// It is sent; the loss of its link counts for the next call.
+    /// The message is sent; the loss of its link counts for the next call.
     Sent,
     /// Nothing was done, and the link was not tried.
     Untried,
@@ -307,7 +307,7 @@ impl Dev {
     /// `None` says that it is complete already.
     ///
     /// # Safety
-    /// As [`Dev::isend`].
+    /// The conditions of [`Dev::isend`].
     pub unsafe fn send(
         &mut self,
         to: Rank,
@@ -423,7 +423,7 @@ impl Dev {
     /// continues with [`Dev::irecv`].
     ///
     /// # Safety
-    /// As [`Dev::irecv`].
+    /// The conditions of [`Dev::irecv`].
     #[inline(always)]
     pub unsafe fn try_irecv(&mut self, pat: &Pattern, buf: *mut u8, len: usize) -> Option<ReqId> {
         if self.guarded {
@@ -492,7 +492,7 @@ impl Dev {
         found
     }
 
-    /// As [`Dev::probe`], and takes the message out of matching.
+    /// Probes as [`Dev::probe`], and takes the message out of matching.
     pub fn mprobe(&mut self, pat: &Pattern) -> Option<(MsgId, Probe)> {
         self.alive().ok()?;
         let taken = on!(self, d => d.mprobe(pat), t => t.mprobe(pat));
@@ -503,7 +503,7 @@ impl Dev {
     /// Receives a message taken by [`Dev::mprobe`].
     ///
     /// # Safety
-    /// As [`Dev::irecv`].
+    /// The conditions of [`Dev::irecv`].
     pub unsafe fn imrecv(&mut self, msg: MsgId, buf: *mut u8, len: usize) -> Result<ReqId> {
         self.alive()?;
         // SAFETY: the caller keeps the buffer.
@@ -524,7 +524,7 @@ impl Dev {
         self.keep(moved)
     }
 
-    /// The same for a call that does not wait.
+    /// One pass of progress for a call that does not wait; true if anything moved.
     pub fn look(&mut self, hint: Option<ReqId>) -> Result<bool> {
         self.alive()?;
         let moved = on!(self, d => d.look(hint).map_err(as_error), t => t.progress(hint));

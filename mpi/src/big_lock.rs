@@ -51,9 +51,9 @@ const PASS_AFTER: u32 = 64;
 /// What a thread does in the device when its wait is not over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// It makes progress, and blocks until something happens.
+    /// The thread makes progress, and blocks until something happens.
     Blocking,
-    /// It makes one pass of progress, because the other threads may make none.
+    /// The thread makes one pass of progress, because the other threads may make none.
     Once,
 }
 
@@ -270,7 +270,7 @@ impl BigLock {
     /// `wait` then. On return the lock is held and the caller checks its condition again.
     ///
     /// # Errors
-    /// Those of `wait`.
+    /// The errors of `wait`.
     pub fn block(
         &self,
         completions: &dyn Completions,

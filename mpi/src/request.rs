@@ -41,7 +41,7 @@ impl RequestId {
         (self.0 >> 32) as u32
     }
 
-    /// As a number: 24 bits of generation above 32 bits of slot.
+    /// The id as a number: 24 bits of generation above 32 bits of slot.
     pub fn to_raw(self) -> u64 {
         self.0
     }
@@ -99,7 +99,7 @@ enum Cancelling {
     No,
     /// The completion says whether it worked.
     Requested,
-    /// It is known whether it worked.
+    /// The outcome of the cancel is known.
     Decided,
 }
 

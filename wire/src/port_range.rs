@@ -4,7 +4,7 @@
 /// Why a text is no range of ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PortRangeError {
-    /// It has another form.
+    /// The text has another form.
     #[error("a range FIRST-LAST of ports from 1 to 65535 is needed, such as 5000-5099")]
     Form,
     /// The range is empty.

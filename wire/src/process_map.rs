@@ -36,7 +36,7 @@ pub struct ProcessMap {
 /// An error of a process map.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProcessMapError {
-    /// Its number of ranks differs from the job's.
+    /// The map's number of ranks differs from the job's.
     #[error("a process map of {found} ranks, not {size}")]
     Size {
         /// Ranks in the process map.
@@ -44,7 +44,7 @@ pub enum ProcessMapError {
         /// Ranks in the job.
         size: u32,
     },
-    /// It puts ranks at a location that it does not list.
+    /// The map puts ranks at a location that it does not list.
     #[error("a process map with {locations} locations names location {location}")]
     Location {
         /// Index of the location.
@@ -122,7 +122,7 @@ impl ProcessMap {
     /// The address book of a job of so many ranks, which has no card.
     ///
     /// # Errors
-    /// As for [`ProcessMap::positions`].
+    /// The errors of [`ProcessMap::positions`].
     pub fn book(self, size: u32) -> Result<AddressBook, ProcessMapError> {
         self.check(size)?;
         let entries = self.each(|run| (run.incarnation, run.location)).collect();

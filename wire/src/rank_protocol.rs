@@ -66,7 +66,7 @@ pub enum ToManager {
         rank: Rank,
         /// The incarnation that Welcome named.
         incarnation: Incarnation,
-        /// Its process id as it sees it itself (informative: the kernel tells the manager).
+        /// Process id of the rank as it sees it itself (informative: the kernel tells the manager).
         pid: u32,
         /// Where it listens.
         card: BusinessCard,
@@ -90,7 +90,7 @@ pub enum ToManager {
         streams: [bool; 2],
         /// State that the image can't restore, a line each, at most [`MOST_CAVEATS`].
         caveats: Vec<String>,
-        /// Its files and its input, for the manager.
+        /// Files and input of the image, for the manager.
         holds: Holds,
     },
     /// The rank can't take an image.
@@ -307,7 +307,7 @@ pub enum FromManager {
         generation: Generation,
         /// The rank whose card was looked up.
         rank: Rank,
-        /// Its incarnation; an older one than known is ignored.
+        /// Incarnation of the rank; an older one than known is ignored.
         incarnation: Incarnation,
         /// Where it is.
         card: BusinessCard,

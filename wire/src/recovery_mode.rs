@@ -6,7 +6,7 @@ use std::str::FromStr;
 /// How failures of a job are masked (`--recovery`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum RecoveryMode {
-    /// They end the job.
+    /// Failures end the job.
     #[default]
     None,
     /// All ranks go back to their last checkpoint.
@@ -14,8 +14,8 @@ pub enum RecoveryMode {
     /// Only the recovery group of a lost rank goes back. Senders keep messages to other groups, and
     /// repeat what the group had received.
     SenderLog(MessageLog),
-    /// The same, and receivers log messages, too. Messages leave before what they depend on is
-    /// stored, and say what that is. Ranks that depend on what is lost go back, too.
+    /// The mode `SenderLog`, in which receivers log messages, too. Messages leave before what they
+    /// depend on is stored, and say what that is. Ranks that depend on what is lost go back, too.
     ReceiverLog(MessageLog),
 }
 
@@ -75,7 +75,7 @@ impl RecoveryMode {
         }
     }
 
-    /// The same, to be changed.
+    /// What ranks log, if they do, to be changed.
     pub fn log_mut(&mut self) -> Option<&mut MessageLog> {
         match self {
             RecoveryMode::None | RecoveryMode::Coordinated => None,

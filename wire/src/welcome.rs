@@ -79,7 +79,7 @@ pub struct RecordOptions {
     pub folder: String,
     /// Program and arguments with which the rank was started; the local manager fills them in.
     pub command: Vec<Vec<u8>>,
-    /// Its working directory, likewise.
+    /// Working directory of the rank; the local manager fills it in, too.
     pub directory: Vec<u8>,
 }
 

@@ -93,7 +93,8 @@ pub enum HandshakeRefusal {
     PeerIsNewer {
         /// The rank at the other end.
         peer: Rank,
-        /// Its view; `theirs.yours` above our incarnation means that we have been replaced.
+        /// View of the other end; `theirs.yours` above our incarnation means that we have been
+        /// replaced.
         theirs: PairView,
     },
     /// Authenticated: the peer is behind. Its manager is about to replace its process; dial again

@@ -10,7 +10,7 @@ use crate::{EXTENT_PAGES, PAGE, checksum};
 /// A block in a file, of which an extent has some of the pages, or all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CompressedBlock {
-    /// Its bytes in the file. Zeros follow up to the end of a page.
+    /// Bytes of the block in the file. Zeros follow up to the end of a page.
     pub length: u32,
     /// How many pages it decompresses to.
     pub pages: u16,
@@ -45,7 +45,7 @@ impl CompressedBlock {
         Some(block)
     }
 
-    /// Its bytes in the file, with the zeros after it.
+    /// Bytes of the block in the file, with the zeros after it.
     #[must_use]
     pub fn stored_length(&self) -> u64 {
         u64::from(self.length).next_multiple_of(PAGE)

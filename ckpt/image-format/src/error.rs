@@ -11,7 +11,7 @@ const MAGIC: u32 = u32::from_le_bytes(*b"rjie");
 /// Why a process can't be made from a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
-    /// It does not begin as an image.
+    /// The file does not begin as an image.
     #[error("the file is no process image, or was not finished")]
     NotAnImage,
     /// A newer release wrote it.
@@ -28,7 +28,7 @@ pub enum ImageError {
     /// The header has another checksum.
     #[error("the header of the process image is damaged")]
     HeaderDamaged,
-    /// It is shorter or longer than its header says.
+    /// The file is shorter or longer than its header says.
     #[error("the process image is not as long as its header says: {0} bytes")]
     WrongLength(u64),
     /// The table has another checksum.
@@ -40,13 +40,13 @@ pub enum ImageError {
     /// An extent has another checksum.
     #[error("the process image is damaged where the memory at {0:#x} is")]
     MemoryDamaged(u64),
-    /// It belongs to another job.
+    /// The image belongs to another job.
     #[error("the process image belongs to job {0:016x}")]
     OtherJob(u64),
-    /// It belongs to another rank.
+    /// The image belongs to another rank.
     #[error("the process image belongs to rank {0}")]
     OtherRank(u32),
-    /// It is another image of the rank.
+    /// The file holds another image of the rank.
     #[error("the process image is that of {0}")]
     OtherImage(ImageNumber),
     /// The processor lacks a feature that the process may use; the number tells the register.
@@ -58,7 +58,7 @@ pub enum ImageError {
     /// A mapped file is not what it was; the number tells the region.
     #[error("a file that the process has mapped has changed or is gone (region {0})")]
     FileChanged(u32),
-    /// It holds more threads than can be made.
+    /// The image holds more threads than can be made.
     #[error("the process image holds {0} threads, and only one can be made")]
     Threads(u32),
     /// The system refused something; the step and the system's number.

@@ -13,7 +13,7 @@ pub struct ExtentReader<'a> {
     stored: &'a mut [u8],
     /// Pages of the block that is remembered.
     pages: &'a mut [u8],
-    /// Its file and position.
+    /// File and position of the remembered block.
     remembered: Option<(u32, u64)>,
 }
 
@@ -31,7 +31,7 @@ impl<'a> ExtentReader<'a> {
     /// extent's file; both are multiples of the page size.
     ///
     /// # Errors
-    /// That of `read`, or [`ImageError::MemoryDamaged`].
+    /// The error of `read`, or [`ImageError::MemoryDamaged`].
     pub fn fill<E: From<ImageError>>(
         &mut self,
         extent: &SavedExtent,

@@ -22,7 +22,7 @@ pub struct LoadOrder {
     pub number: ImageNumber,
     /// The process continues from it.
     pub is_last: bool,
-    /// Its path, with a zero byte at its end.
+    /// Path of the image, with a zero byte at its end.
     pub path: [u8; LOAD_PATH],
 }
 

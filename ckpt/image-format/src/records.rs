@@ -43,7 +43,7 @@ impl TableCounts {
 /// A thread: where it continues.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SavedThread {
-    /// Its stack pointer, to the saved registers.
+    /// Stack pointer of the thread, to the saved registers.
     pub stack: u64,
     /// Address of the code that takes them from there.
     pub entry: u64,
@@ -81,7 +81,7 @@ impl SavedThread {
 pub enum RegionKind {
     /// Memory without a file.
     Memory,
-    /// The same, whose pages the kernel may drop at any time. None are saved.
+    /// Memory without a file whose pages the kernel may drop at any time. None of them are saved.
     Droppable,
     /// A stack, which grows downwards.
     Stack,

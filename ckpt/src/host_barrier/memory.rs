@@ -39,7 +39,7 @@ pub(super) struct RemadeFile {
     pub owner: AtomicU32,
     /// Which file it is in the rank's images.
     pub key: AtomicU64,
-    /// Its file system and its number there.
+    /// File system of the file, and its number there.
     pub device: AtomicU64,
     pub inode: AtomicU64,
 }
@@ -47,7 +47,7 @@ pub(super) struct RemadeFile {
 /// What a rank says of itself.
 #[repr(C)]
 pub(super) struct Entry {
-    /// Its process; 0 for none.
+    /// Process of the rank; 0 for none.
     pub pid: AtomicI32,
     /// The generation of the process. An entry of an earlier one counts no more: all ranks of a
     /// host join before any of them goes on.
@@ -136,7 +136,7 @@ impl Drop for BarrierMemory {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mapped {
     pub address: *mut u8,
-    /// Its length in bytes.
+    /// Length of the mapping in bytes.
     pub length: usize,
 }
 

@@ -14,9 +14,9 @@ const BACK_IN: u64 = 60_000_000_000;
 pub(crate) enum ReturnPhase {
     /// The files that it makes for others are there.
     Made = 1,
-    /// It has mapped and written all that it has to.
+    /// The rank has mapped and written all that it has to.
     Mapped = 2,
-    /// It has found that it shares its memory with the right ranks.
+    /// The rank has found that it shares its memory with the right ranks.
     Checked = 3,
 }
 

@@ -103,7 +103,7 @@ impl BaseImage {
         [self.bytes.addresses(), self.hashes.addresses()]
     }
 
-    /// Its file, and then those that it refers to, with their names.
+    /// File of the image, and then the files that it refers to, with their names.
     pub fn files<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = (SavedBase, &'a [u8])> {
         let others = self.table.bases();
         let others = others.map(|base| (base, self.table.base_name(&base)));

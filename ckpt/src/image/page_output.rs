@@ -35,7 +35,7 @@ const PAUSE: i64 = 50_000;
 /// The end of a file, behind which further pages go.
 pub(super) struct PageOutput {
     file: RawFd,
-    /// It is on its disk when it is whole.
+    /// The file is on its disk when it is whole.
     lasts: bool,
     position: u64,
     /// Where the writer has paused.

@@ -18,9 +18,9 @@ const TEXT: usize = 96 << 20;
 pub(super) enum SavedPages {
     /// No page: nothing of it is in the file.
     None,
-    /// Those that have memory.
+    /// Pages that have memory.
     Present,
-    /// Those that differ from the file.
+    /// Pages that differ from the file.
     Changed,
     /// All: their file has no name any more.
     All,

@@ -11,7 +11,7 @@ const KEPT_FLAGS: i32 = libc::O_NONBLOCK | libc::O_DIRECT;
 
 /// The description.
 pub(super) struct Description {
-    /// Each with its close-on-exec flag.
+    /// All numbers of the description, each with its close-on-exec flag.
     numbers: Vec<(RawFd, bool)>,
     flags: i32,
 }
@@ -38,7 +38,7 @@ impl Description {
         self.numbers.iter().any(|&(number, _)| number == fd)
     }
 
-    /// Its first number.
+    /// First number of the description.
     pub fn number(&self) -> RawFd {
         self.numbers[0].0
     }

@@ -14,8 +14,9 @@ pub(super) fn are_one(first: RawFd, second: RawFd) -> bool {
     }
 }
 
-/// The same test without `kcmp`, which containers often forbid. It sets a flag through one number,
-/// and looks for it through the other. No call of the program is under way.
+/// Whether both numbers have one description, without `kcmp`, which containers often forbid. The
+/// test sets a flag through one number, and looks for it through the other. No call of the program
+/// is under way.
 fn toggles(first: RawFd, second: RawFd) -> bool {
     let flags = |fd| sys::control(fd, libc::F_GETFL, 0);
     let (Ok(before), Ok(other)) = (flags(first), flags(second)) else {

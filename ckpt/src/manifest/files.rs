@@ -20,9 +20,10 @@ pub struct WrittenFile {
     pub path: String,
     /// Number of its file system.
     pub device: u64,
-    /// Its number there. Two ranks with the same file share it: it must not be cut.
+    /// Number of the file in its file system. Two ranks with the same file share it: it must not be
+    /// cut.
     pub inode: u64,
-    /// Its length at the image, in bytes.
+    /// Length of the file at the image, in bytes.
     pub length: u64,
 }
 

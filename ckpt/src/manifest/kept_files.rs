@@ -60,7 +60,7 @@ enum Kept {
 /// A file that is open for writing.
 struct KeptFile {
     file: (u64, u64),
-    /// One of its numbers.
+    /// One of the numbers under which the file is open.
     fd: RawFd,
     path: String,
     length: u64,
@@ -70,12 +70,12 @@ struct KeptFile {
     is_settled: bool,
     /// The program can only append to it.
     is_appended: bool,
-    /// Its path led to it at the image.
+    /// The file's path led to it at the image.
     is_at_path: bool,
     kept: Kept,
 }
 
-/// All of them.
+/// All files that are kept.
 #[derive(Default)]
 pub(super) struct KeptFiles {
     files: Vec<KeptFile>,

@@ -27,7 +27,7 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Those in the text of `fdinfo`: `lock: 1: POSIX  ADVISORY  WRITE 77 fe:00:1234 0 EOF`.
+    /// The locks in the text of `fdinfo`: `lock: 1: POSIX  ADVISORY  WRITE 77 fe:00:1234 0 EOF`.
     pub fn all(text: &[u8]) -> Vec<Self> {
         proc::lines(text)
             .filter_map(|l| Self::one(l.strip_prefix(b"lock:")?))

@@ -114,45 +114,45 @@ const KEPT_FLAGS: i32 = libc::O_ACCMODE
 
 /// What else has to do with a descriptor.
 pub(super) struct DescriptorUse {
-    /// It needs no caveat, though it is no file.
+    /// The descriptor needs no caveat, though it is no file.
     pub is_known: bool,
-    /// It is a memory file.
+    /// The descriptor is that of a memory file.
     pub is_memory: bool,
-    /// It was not inherited from the process that started the job.
+    /// The descriptor was not inherited from the process that started the job.
     pub is_own: bool,
-    /// It is a file that the process maps, to write to it.
+    /// The process maps the descriptor's file, to write to it.
     pub is_mapped: bool,
-    /// It is such a file, and all of its contents are in images of ranks: it is made again with the
-    /// memory.
+    /// The process maps the file to write to it, and all of its contents are in images of ranks:
+    /// the file is made again with the memory.
     pub is_remade: bool,
 }
 
 /// An open file or folder.
 pub(super) struct OpenFile {
-    /// Its number in this process.
+    /// Number of the descriptor in this process.
     pub fd: RawFd,
     /// File system and number there.
     pub file: (u64, u64),
     /// Where it was, as the system names it. Files of `/proc` about the process itself have a name
     /// that leads every process to its own.
     pub path: String,
-    /// Those of [`KEPT_FLAGS`].
+    /// Flags of the open file that are in [`KEPT_FLAGS`].
     pub flags: i32,
-    /// It is closed when another program is executed.
+    /// The descriptor is closed when another program is executed.
     pub is_cloexec: bool,
-    /// Its position in bytes.
+    /// Position in the file, in bytes.
     pub offset: i64,
-    /// Its length in bytes.
+    /// Length of the file in bytes.
     pub length: u64,
     /// Another number of the same description, which comes earlier in the list.
     pub same_as: Option<RawFd>,
-    /// It is a file that this number can change.
+    /// The file is a regular one that this number can change.
     pub can_write: bool,
-    /// It was not inherited from the process that started the job.
+    /// The descriptor was not inherited from the process that started the job.
     pub is_own: bool,
-    /// Its memory is mapped, and written.
+    /// The file's memory is mapped, and written.
     pub is_mapped: bool,
-    /// It is opened when the memory is there again, and none of its contents are kept.
+    /// The file is opened when the memory is there again, and none of its contents are kept.
     pub is_remade: bool,
     /// Locks that this process holds on it.
     pub locks: Vec<Lock>,

@@ -28,7 +28,7 @@ struct PrefixHash {
     /// So many bytes.
     hashed: u64,
     hasher: Box<Xxh3>,
-    /// It belongs to the image that is being taken.
+    /// The hash belongs to the image that is being taken.
     is_used: bool,
 }
 

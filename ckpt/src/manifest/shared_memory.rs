@@ -33,11 +33,11 @@ use other_mappers::{File, MappedPart, RankMappers};
 /// Most bytes of all copies.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// All of them.
+/// All writable shared memory of the process.
 #[derive(Default)]
 pub(crate) struct SharedMemory {
     files: Vec<SharedFile>,
-    /// That of the process.
+    /// Generation of the process.
     generation: u32,
 }
 

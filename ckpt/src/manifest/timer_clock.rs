@@ -7,7 +7,7 @@ use crate::sys;
 pub(super) enum TimerThread {
     /// By its number at the image.
     Living(i32),
-    /// It has ended: nobody gets the signal, or the clock stands.
+    /// The thread has ended: nobody gets the signal, or the clock stands.
     Ended,
 }
 

@@ -23,7 +23,7 @@ pub struct Wanted {
 /// The result of a load.
 #[derive(Debug)]
 pub struct Loaded {
-    /// Whose it is, and from when.
+    /// Whose state was loaded, and from when.
     pub tag: Tag,
     /// The file.
     pub path: PathBuf,
@@ -45,30 +45,30 @@ pub struct RefusedFile {
 /// Why a file is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum Why {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("it cannot be read: {0}")]
     Unreadable(#[from] std::io::Error),
-    /// It does not begin as such a file does.
+    /// The file does not begin as a stored state does.
     #[error("it is no stored state")]
     NoState,
     /// Another format.
     #[error("it has version {0} of the format, this library reads version 1")]
     Version(u32),
-    /// It ends too early or continues too long.
+    /// The file ends too early or continues too long.
     #[error("it has {found} bytes instead of {expected}: it was torn")]
     Torn {
-        /// As its head says, in bytes.
+        /// Length in bytes, as the file's head says.
         expected: u64,
-        /// Its length, in bytes.
+        /// Length of the file, in bytes.
         found: u64,
     },
-    /// Its sums do not fit.
+    /// The sums of the file do not fit.
     #[error("its {part} is not what was written: it was altered or damaged")]
     Damaged {
         /// `head` or `data`.
         part: &'static str,
     },
-    /// It belongs to someone else.
+    /// The state belongs to another job, rank or epoch, or to another number of ranks.
     #[error("it is of another {what}: {found} instead of {wanted}")]
     Foreign {
         /// `job`, `rank`, `number of ranks` or `epoch`.

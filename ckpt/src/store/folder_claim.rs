@@ -81,7 +81,7 @@ pub enum FolderUse {
     ByHost(String),
     /// A manager of this host may: its lock is there, and only that host can tell.
     Unknown(String),
-    /// None does now, and the next launch of the job is to claim it.
+    /// No manager has a lock now, and the next launch of the job is to claim the folder.
     Awaited,
 }
 

@@ -15,9 +15,9 @@ pub struct ListedImage {
     pub rank: u32,
     /// Where it is.
     pub path: PathBuf,
-    /// It has got its name, so it was written to its end.
+    /// The file has got its name, so it was written to its end.
     pub is_whole: bool,
-    /// Its length in bytes.
+    /// Length of the file in bytes.
     pub bytes: u64,
     /// When it was last written.
     pub written: SystemTime,

@@ -11,7 +11,7 @@ use crate::sys;
 /// In which process the work of [`in_first_thread`] has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CloneSide {
-    /// The same as before.
+    /// The same process as before.
     Same,
     /// A clone of it, with one thread.
     Clone,

@@ -12,7 +12,7 @@ pub(crate) struct RegisteredAddresses {
 }
 
 impl RegisteredAddresses {
-    /// Those of this thread.
+    /// The addresses of this thread.
     pub fn read() -> Self {
         let null = std::ptr::null_mut();
         let mut state = Self {

@@ -101,7 +101,7 @@ pub(super) unsafe fn start(
 }
 
 /// # Safety
-/// As for [`start`].
+/// The conditions of [`start`].
 #[unsafe(naked)]
 unsafe extern "C" fn clone_into(
     flags: u64,

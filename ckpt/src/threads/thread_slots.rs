@@ -19,13 +19,13 @@ pub(super) mod state {
     pub const RUNNING: u32 = 0;
     /// The taker has sent it a signal.
     pub const ASKED: u32 = 1;
-    /// It waits in its handler.
+    /// The thread waits in its handler.
     pub const PARKED: u32 = 2;
-    /// It waits in its handler, and is to run the taker's work.
+    /// The thread waits in its handler, and is to run the taker's work.
     pub const CALLED: u32 = 3;
-    /// It may leave its handler.
+    /// The thread may leave its handler.
     pub const RESUMED: u32 = 4;
-    /// It waits in its handler, and is to take the signals that have come since.
+    /// The thread waits in its handler, and is to take the signals that have come since.
     pub const COLLECTING: u32 = 5;
 }
 
@@ -73,7 +73,7 @@ impl ThreadSlot {
 /// before. The kernel may give a restored process the number of a former one.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// Which of them this process is.
+/// Number of this process, counted from the first one.
 pub(super) fn process() -> u32 {
     PROCESS.load(Ordering::Acquire)
 }

@@ -57,7 +57,7 @@ pub enum ZygoteError {
     /// The twin is gone.
     #[error("the twin has ended")]
     Ended,
-    /// Its message is no answer.
+    /// The twin's message is no answer.
     #[error("the twin's answer cannot be understood")]
     Malformed,
     /// The socket failed.
@@ -180,7 +180,7 @@ impl Zygote {
     /// manager reaps it. `false` when the rest waits for [`Zygote::flush`].
     ///
     /// # Errors
-    /// As for [`Zygote::restore`].
+    /// The errors of [`Zygote::restore`].
     pub fn prepare(&mut self) -> Result<bool, ZygoteError> {
         if self.outgoing.is_some() {
             return Err(ZygoteError::Busy);
@@ -204,7 +204,7 @@ impl Zygote {
     /// the rest waits for [`Zygote::flush`].
     ///
     /// # Errors
-    /// As for [`Zygote::restore`].
+    /// The errors of [`Zygote::restore`].
     pub fn save(
         &mut self,
         identity: &ImageIdentity,
@@ -241,7 +241,7 @@ impl Zygote {
     /// one; requests to it may follow at once. `false` when the rest waits for [`Zygote::flush`].
     ///
     /// # Errors
-    /// As for [`Zygote::restore`].
+    /// The errors of [`Zygote::restore`].
     pub fn load_next(
         &mut self,
         path: &Path,

@@ -106,7 +106,7 @@ fn words<const N: usize, const M: usize>(bytes: &[u8; N]) -> [u32; M] {
 /// A zygote's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZygoteAnswer {
-    /// It waits; the library's descriptors are closed in it.
+    /// The zygote waits; the library's descriptors are closed in it.
     Frozen {
         /// Memory of the rank that the image lacks, in bytes, because the program marked it to stay
         /// out of clones. Above 0 the image is unusable.
@@ -117,7 +117,7 @@ pub enum ZygoteAnswer {
     },
     /// A runner was made.
     Running {
-        /// Its process number, as the rank sees it.
+        /// Process number of the runner, as the rank sees it.
         pid: i32,
     },
     /// No runner could be made.
@@ -127,12 +127,13 @@ pub enum ZygoteAnswer {
     },
     /// No runner was made: a file that the process writes is not as it was at the image.
     Overwritten(Overwritten),
-    /// Its file is written.
+    /// The file of the image is written.
     Saved {
         /// Length of the file in bytes.
         bytes: u64,
     },
-    /// Its file is of no use; or, in a process made from a file, state could not be set again.
+    /// The file of the image is of no use; or, in a process made from a file, state could not be
+    /// set again.
     NotSaved(SaveError),
     /// No process could be made from a file; the restarter says so.
     NotMade(ImageError),

@@ -61,7 +61,7 @@ impl List {
 /// Takes an entry out.
 ///
 /// # Safety
-/// It was inserted by this thread, or by the one that it is the clone of.
+/// The entry was inserted by this thread, or by the one that it is the clone of.
 pub(super) unsafe fn remove(entry: *mut u8) {
     // SAFETY: the neighbours are entries of live locks, or the head.
     unsafe {

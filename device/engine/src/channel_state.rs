@@ -29,7 +29,7 @@ pub(crate) enum SentBody {
 }
 
 impl SentBody {
-    /// Its length in bytes.
+    /// Length of the body in bytes.
     pub(crate) fn len(&self) -> usize {
         match self {
             SentBody::User(seg, _) => seg.len,
@@ -77,7 +77,7 @@ pub(crate) struct Tx {
     pub peer_image: (Epoch, Ssn),
     /// The file of the image that is being taken lacks the bodies of messages below this one.
     pub left_out: Ssn,
-    /// This process was made of such a file: it lacks them.
+    /// This process was made of a file that lacks the bodies of messages below this one.
     pub lacks_below: Ssn,
     /// The log is full: no new message is sent to another group.
     pub held: bool,
@@ -131,9 +131,9 @@ pub(crate) struct Rx {
 /// Which side of the present link can read the other's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct RemoteAccess {
-    /// This rank the peer's.
+    /// This rank can read the peer's memory.
     pub ours: bool,
-    /// The peer this rank's: bodies from this length on.
+    /// The peer can read this rank's memory: bodies from this length on.
     pub theirs: Option<usize>,
 }
 

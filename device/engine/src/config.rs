@@ -45,9 +45,9 @@ impl Config {
         .consistent()
     }
 
-    /// The same with every bound that the others imply. An eager message takes at most half of the
-    /// window. So a sender never waits for credit that is too little for its receiver to send a
-    /// frame.
+    /// The configuration with every bound that the others imply. An eager message takes at most
+    /// half of the window. So a sender never waits for credit that is too little for its receiver
+    /// to send a frame.
     #[must_use]
     pub fn consistent(mut self) -> Config {
         self.window = self.window.max(16 << 10);

@@ -27,7 +27,7 @@ impl SendContext<'_> {
         self.reborrow().acknowledged_beside_others(ack)
     }
 
-    /// The same for a call that is seldom made: this one may stay in registers.
+    /// The same context for a call that is seldom made: this one may stay in registers.
     #[inline(always)]
     fn reborrow(&mut self) -> SendContext<'_> {
         SendContext {
@@ -48,7 +48,7 @@ impl SendContext<'_> {
         Ok(())
     }
 
-    /// The same for the caller that is sending what waits.
+    /// Takes an ack for the caller that is sending what waits.
     pub(crate) fn take_ack(&mut self, ack: Ssn) -> Result<(), ProtocolError> {
         let ack = self.clamp_ack(ack)?;
         // The rest concerns messages that this rank has not sent yet.

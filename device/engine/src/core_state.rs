@@ -152,8 +152,8 @@ impl Core {
         Some(at)
     }
 
-    /// The same where the whole body is at hand: the receive is complete, and this is where the
-    /// body goes.
+    /// Matches an arriving message whose whole body is at hand: the receive is complete, and the
+    /// result is where the body goes.
     #[inline(always)]
     pub(crate) fn match_whole(&mut self, env: &Envelope, len: usize) -> Option<Segment> {
         let at = self.matching.take_posted(&mut self.requests, env)?;

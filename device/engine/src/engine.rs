@@ -226,7 +226,7 @@ impl Engine {
         Ok(ReqId(self.core.requests.id(at)))
     }
 
-    /// The same of a receive that had a wildcard, and may have one still.
+    /// Posts a receive that had a wildcard and may have one still, or takes a message that matches.
     #[inline(never)]
     fn recv_numbered(&mut self, pattern: Pattern, seg: Segment, number: u64) -> ReqId {
         let core = &mut self.core;
@@ -256,7 +256,8 @@ impl Engine {
         Some(ReqId(core.requests.id(at)))
     }
 
-    /// As [`Engine::poll`], of a receive that got a whole message, and only of such.
+    /// The end of a receive that got a whole message, as [`Engine::poll`] returns it; `None` for
+    /// any other request.
     #[inline(always)]
     pub fn poll_whole(&mut self, id: ReqId) -> Option<Completion> {
         let at = self.core.requests.find(id.0)?;

@@ -102,7 +102,8 @@ impl Engine {
         self.core.copies.is_empty() && self.channels.iter().flatten().all(|c| c.quiet())
     }
 
-    /// The same towards one peer.
+    /// Whether all that was sent to one peer is acknowledged and finished, and nothing is queued or
+    /// owed to it.
     pub fn is_quiet(&self, peer: Rank) -> bool {
         self.peer(peer).is_none_or(Channel::quiet)
     }
@@ -134,7 +135,7 @@ impl Core {
             .saturating_sub(GRANTED_LIMIT.saturating_sub(body));
     }
 
-    /// It has left the memory of unexpected messages.
+    /// A granted message has left the memory of unexpected messages.
     pub(crate) fn grant_over(&mut self, body: u64) {
         self.beyond = self.beyond.saturating_sub(ENVELOPE_MEMORY + body);
     }

@@ -102,7 +102,7 @@ impl Flags {
         self.0 & other.0 == other.0
     }
 
-    /// These without `other`.
+    /// These flags without `other`.
     #[must_use]
     pub fn without(self, other: Flags) -> Flags {
         Flags(self.0 & !other.0)

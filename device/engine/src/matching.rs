@@ -147,7 +147,7 @@ impl Matching {
         self.take_oldest(requests, env)
     }
 
-    /// The same where some receives have wildcards.
+    /// Takes the oldest posted receive that matches, where some receives have wildcards.
     fn take_oldest(&mut self, requests: &mut Slab<EngineRequest>, env: &Envelope) -> Option<u32> {
         let mut best = (u64::MAX, NIL);
         for class in 0..CLASSES {

@@ -20,7 +20,7 @@ pub(crate) struct Partial {
     pub want_ack: bool,
     /// Came on a grant beyond the window.
     pub granted: bool,
-    /// Its sender waits for the match.
+    /// The sender waits for the match.
     pub sync: bool,
     pub target: Target,
     pub received: u64,

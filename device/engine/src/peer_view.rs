@@ -15,7 +15,7 @@ pub(crate) enum Lack {
     EagerBody,
     /// The body of a rendezvous message, which has matched.
     ClearedBody,
-    /// The same of one that has not matched: a clear to send will follow.
+    /// The body of a rendezvous message that has not matched: a clear to send will follow.
     Match,
 }
 

@@ -61,7 +61,7 @@ impl Buf {
         self.len
     }
 
-    /// Its addresses in the memory of the log, if it is there.
+    /// The addresses of the buffer in the memory of the log, if it is there.
     pub(crate) fn logged_at(&self) -> Option<Range<usize>> {
         match &self.data {
             BufMemory::Heap(_) => None,
@@ -135,7 +135,7 @@ impl Pool {
         }
     }
 
-    /// The same for a body of the log: in its memory, if that has room.
+    /// A buffer of `len` bytes for a body of the log: in the log's memory, if that has room.
     pub(crate) fn take_logged(&mut self, len: usize) -> Buf {
         match self.log.take(len) {
             Some(block) => Buf {
@@ -167,7 +167,7 @@ impl Pool {
         &mut self.log
     }
 
-    /// The same, to be looked at.
+    /// The memory of the log, to be looked at.
     pub(crate) fn log_ref(&self) -> &LogSpace {
         &self.log
     }

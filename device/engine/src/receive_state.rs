@@ -17,7 +17,7 @@ pub(crate) struct DueReceive {
     /// What the peer's messages depend on at this moment.
     pub interval: u64,
     pub place: WholeBody,
-    /// Its sender hears that it is finished when it is logged.
+    /// The sender hears that the message is finished when it is logged.
     pub finishes: bool,
 }
 

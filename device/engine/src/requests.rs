@@ -28,7 +28,7 @@ pub(crate) struct Recv {
     pub seg: Segment,
     pub link: BinLink,
     pub order: u64,
-    /// Its number, if it has or had a wildcard, and such receives are numbered.
+    /// Number of the receive, if it has or had a wildcard, and such receives are numbered.
     pub wild: Option<u64>,
     pub state: RecvState,
     /// Valid from `Bound` on.
@@ -85,7 +85,7 @@ pub(crate) struct Send {
     pub blocking: bool,
     /// Waits for the window; has no sequence number yet.
     pub blocked: bool,
-    /// Its body may have to be sent again out of user memory.
+    /// The body may have to be sent again out of user memory.
     pub needs_ack: bool,
     pub needs_match: bool,
     /// The body goes when the receiver is clear to take it.

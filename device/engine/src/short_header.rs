@@ -94,8 +94,9 @@ fn near(known: u64, low: u32) -> u64 {
 }
 
 impl Engine {
-    /// As [`Engine::send_eager`], as a short message: its header. The frame is retained, and the
-    /// device shows the message with its body to the peer at once. `None`: nothing was done.
+    /// Sends like [`Engine::send_eager`], as a short message: returns its header. The frame is
+    /// retained, and the device shows the message with its body to the peer at once. `None`:
+    /// nothing was done.
     #[inline(always)]
     pub fn send_short(&mut self, to: Rank, env: &Envelope, bytes: &[u8]) -> Option<ShortHeader> {
         if bytes.len() > usize::from(u16::MAX) {
@@ -105,7 +106,7 @@ impl Engine {
         Some(ShortHeader::of(&header))
     }
 
-    /// As [`Engine::rx_eager`], of a short message.
+    /// Takes a short message of a peer, as [`Engine::rx_eager`] takes a frame.
     #[inline(always)]
     pub fn rx_short(&mut self, peer: Rank, header: &ShortHeader) -> Option<Matched> {
         self.accept_posted(peer, header)

@@ -380,7 +380,7 @@ impl Channel {
         self.quiet() && self.tx.owed.is_empty() && self.tx.served.is_empty()
     }
 
-    /// The same as [`Channel::quiet`], except for sends that wait only for a report of the peer.
+    /// Whether [`Channel::quiet`] holds, except for sends that wait only for a report of the peer.
     pub(crate) fn awaits(&self) -> bool {
         let tx = &self.tx;
         let written = tx.plan.is_empty() && tx.bulk.is_empty() && !self.ack_now;

@@ -258,7 +258,7 @@ pub struct LogCopy<'a> {
 pub struct UnrecordedMark {
     /// The peer.
     pub peer: Rank,
-    /// Its incarnation; `None`: that of its link.
+    /// The peer's incarnation; `None`: that of its link.
     pub incarnation: Option<Incarnation>,
     /// The mark.
     pub mark: u64,

@@ -87,15 +87,15 @@ pub struct PeerCounts {
     pub linked: bool,
     /// Messages given a place in the order of the channel.
     pub sent: u64,
-    /// Those among them that the peer has not acknowledged.
+    /// Sent messages that the peer has not acknowledged.
     pub unacknowledged: u64,
-    /// Those that are retained, acknowledged or not.
+    /// Sent messages that are retained, acknowledged or not.
     pub retained: u64,
     /// Sends that wait for the window.
     pub blocked: u64,
     /// Messages that came from there.
     pub received: u64,
-    /// Those among them that no receive has taken.
+    /// Received messages that no receive has taken.
     pub unexpected: u64,
     /// Receives posted for this rank by name.
     pub posted: u64,

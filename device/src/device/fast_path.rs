@@ -53,10 +53,11 @@ impl Device {
         unsafe { self.try_eager(to, env, buf, len, caller) }
     }
 
-    /// The same in logging modes, where each send is counted before the message can leave.
+    /// Sends like [`Device::try_send`] in logging modes, where each send is counted before the
+    /// message can leave.
     ///
     /// # Safety
-    /// As [`Device::try_send`].
+    /// The conditions are those of [`Device::try_send`].
     #[inline]
     pub unsafe fn try_counted_send(
         &mut self,
@@ -89,11 +90,11 @@ impl Device {
         outcome
     }
 
-    /// The same, also where other work is due. A body that the engine would not copy is refused
-    /// before the link is looked up.
+    /// Sends like [`Device::try_send`], also where other work is due. A body that the engine would
+    /// not copy is refused before the link is looked up.
     ///
     /// # Safety
-    /// As [`Device::try_send`].
+    /// The conditions are those of [`Device::try_send`].
     #[inline(always)]
     pub(crate) unsafe fn try_eager(
         &mut self,
@@ -140,7 +141,7 @@ impl Device {
     /// of the peer come again over that link, too.
     ///
     /// # Errors
-    /// As [`Device::progress`].
+    /// The errors are those of [`Device::progress`].
     #[cold]
     pub fn link_lost(&mut self, rank: Rank, fault: Fault) -> Result<()> {
         let Some(token) = self.links.token_of(rank) else {
@@ -180,7 +181,7 @@ impl Device {
     /// Writes what such a receive has left to be written.
     ///
     /// # Errors
-    /// As [`Device::progress`].
+    /// The errors are those of [`Device::progress`].
     #[cold]
     pub fn write_acks(&mut self) -> Result<()> {
         self.passes().flush_ready().map(|_| ())

@@ -188,7 +188,7 @@ impl ManagerHandler<'_> {
     /// wants.
     ///
     /// # Errors
-    /// They are not in a minute.
+    /// The determinants are not stored within a minute.
     pub(super) fn await_stable_determinants(&mut self) -> Result<()> {
         if self.engine.any_to_record() {
             self.logs().store_matches()?;

@@ -61,10 +61,10 @@ impl Device {
     /// ([`SendOutcome::WouldBlock`]).
     ///
     /// # Safety
-    /// As for [`Device::isend`].
+    /// The conditions are those of [`Device::isend`].
     ///
     /// # Errors
-    /// As for [`Device::isend`].
+    /// The errors are those of [`Device::isend`].
     pub unsafe fn continue_isend(
         &mut self,
         to: Rank,
@@ -97,10 +97,10 @@ impl Device {
     /// the request: for the receiver's ack or finish.
     ///
     /// # Safety
-    /// As for [`Device::isend`].
+    /// The conditions are those of [`Device::isend`].
     ///
     /// # Errors
-    /// As for [`Device::isend`].
+    /// The errors are those of [`Device::isend`].
     #[inline]
     pub unsafe fn send(
         &mut self,
@@ -121,10 +121,10 @@ impl Device {
     /// ([`SendOutcome::WouldBlock`]).
     ///
     /// # Safety
-    /// As for [`Device::isend`].
+    /// The conditions are those of [`Device::isend`].
     ///
     /// # Errors
-    /// As for [`Device::isend`].
+    /// The errors are those of [`Device::isend`].
     pub unsafe fn continue_send(
         &mut self,
         to: Rank,
@@ -165,7 +165,7 @@ impl Device {
     /// engine is to plan it.
     ///
     /// # Safety
-    /// As for [`Device::isend`].
+    /// The conditions are those of [`Device::isend`].
     #[inline]
     unsafe fn send_eager(
         &mut self,
@@ -199,7 +199,7 @@ impl Device {
     /// Gives a message to the engine; says whether it was small.
     ///
     /// # Safety
-    /// As for [`Device::isend`].
+    /// The conditions are those of [`Device::isend`].
     #[inline]
     unsafe fn issue_send(
         &mut self,
@@ -272,7 +272,7 @@ impl Device {
     /// Posts a receive without wildcards for which no message has come; `None`: nothing was done.
     ///
     /// # Safety
-    /// As for [`Device::irecv`].
+    /// The conditions are those of [`Device::irecv`].
     #[inline(always)]
     pub unsafe fn try_post(
         &mut self,
@@ -284,7 +284,8 @@ impl Device {
             .post_named(pattern, program_memory::segment(buf, len))
     }
 
-    /// As [`Device::poll`], of a receive that got a whole message, and only of such.
+    /// The end of a receive that got a whole message, as [`Device::poll`] returns it; `None` for
+    /// any other request.
     #[inline(always)]
     pub fn poll_whole(&mut self, request: ReqId) -> Option<Completion> {
         self.engine.poll_whole(request)
@@ -324,7 +325,7 @@ impl Device {
         found
     }
 
-    /// The same, and takes the message out of matching (MPI-5.0 §3.8.2).
+    /// Finds a message like [`Device::probe`], and takes it out of matching (MPI-5.0 §3.8.2).
     pub fn mprobe(&mut self, pattern: &Pattern) -> Option<(MsgId, Probe)> {
         let found = self.engine.mprobe(pattern);
         if found.is_none() {
@@ -336,7 +337,7 @@ impl Device {
     /// Receives a message that `mprobe` took.
     ///
     /// # Safety
-    /// As for [`Device::irecv`].
+    /// The conditions are those of [`Device::irecv`].
     ///
     /// # Errors
     /// A message that was received already.

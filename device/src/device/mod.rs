@@ -33,7 +33,7 @@ macro_rules! log_handler {
     };
 }
 
-/// The same for a [`ManagerHandler`].
+/// The parts of a device, or of a handler, that a [`ManagerHandler`] may touch.
 macro_rules! manager_handler {
     ($of:expr, $served:expr) => {
         $crate::device::manager_updates::ManagerHandler {
@@ -49,7 +49,7 @@ macro_rules! manager_handler {
     };
 }
 
-/// The same for a [`DialHandler`].
+/// The parts of a device, or of a handler, that a [`DialHandler`] may touch.
 macro_rules! dial_handler {
     ($of:expr, $listeners:expr) => {
         $crate::device::dialing::DialHandler {
@@ -117,8 +117,8 @@ use safe_point::ImageHandler;
 
 /// The channel device of one rank.
 ///
-/// It has no thread of its own: progress is made inside its calls. Requests are generational ids;
-/// one that is complete is freed by the [`Device::poll`] that says so.
+/// The device has no thread of its own: progress is made inside its calls. Requests are
+/// generational ids; one that is complete is freed by the [`Device::poll`] that says so.
 ///
 /// ```
 /// use rejoin_device::{Device, Envelope, Mode, Options, Pattern};

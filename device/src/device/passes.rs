@@ -52,7 +52,8 @@ impl ProgressHandler<'_> {
         Ok(moved || (engine.has_groups() && program_memory::log_early(engine)))
     }
 
-    /// The same, without the copies that are made when there is nothing else to do.
+    /// One pass without blocking, and without the copies that are made when there is nothing else
+    /// to do.
     #[inline]
     fn pass(&mut self, hint: Option<ReqId>) -> Result<bool> {
         let mut moved = self.flush_ready()?;
@@ -117,7 +118,8 @@ impl ProgressHandler<'_> {
         self.poll_events_and_read(limit, Reads::All)
     }
 
-    /// The same; `reads` selects the part of the polled links that is read.
+    /// Polls epoll, at most for `limit`, and serves ready descriptors; true if anything moved.
+    /// `reads` selects the part of the polled links that is read.
     fn poll_events_and_read(&mut self, limit: Option<Duration>, reads: Reads) -> Result<bool> {
         let link = &mut self.link;
         if limit == Some(Duration::ZERO) {
@@ -209,7 +211,8 @@ impl ProgressHandler<'_> {
         self.check_links_if_due()
     }
 
-    /// The same after a wait that nothing has ended.
+    /// Checks the links when the last check is a second old, also after a wait that nothing has
+    /// ended.
     #[cold]
     pub(super) fn check_links_if_due(&mut self) -> Result<bool> {
         if !self.link.progress.must_check() {

@@ -44,7 +44,7 @@ impl Device {
     /// look again.
     ///
     /// # Errors
-    /// As [`Device::progress`].
+    /// The errors are those of [`Device::progress`].
     pub fn wait(&mut self, hint: Option<ReqId>, deadline: Option<Duration>) -> Result<()> {
         self.passes().wait(hint, deadline)?;
         self.meet_request().map(drop)
@@ -54,7 +54,7 @@ impl Device {
     /// such calls gives its core to the others after some in vain: it waits for one of them.
     ///
     /// # Errors
-    /// As [`Device::progress`].
+    /// The errors are those of [`Device::progress`].
     #[inline]
     pub fn look(&mut self, hint: Option<ReqId>) -> Result<bool> {
         let moved = self.progress(hint)?;
@@ -69,7 +69,7 @@ impl Device {
     /// now and then.
     ///
     /// # Errors
-    /// As [`Device::progress`].
+    /// The errors are those of [`Device::progress`].
     #[inline]
     pub fn poll_occasionally(&mut self) -> Result<()> {
         let poll_is_due = self.links.poll_is_due(self.progress.pass(), POLL_EVERY);
@@ -106,7 +106,7 @@ impl Device {
     /// as their peers answer. For the end of a blocking call that has nothing else to wait for.
     ///
     /// # Errors
-    /// As [`Device::progress`].
+    /// The errors are those of [`Device::progress`].
     #[cold]
     pub fn await_links(&mut self) -> Result<()> {
         let begun = Instant::now();

@@ -49,7 +49,7 @@ impl Device {
     /// devices in one process, one per thread: tests do that.
     ///
     /// # Errors
-    /// As for [`Device::init`].
+    /// The errors are those of [`Device::init`].
     pub fn with_manager(socket: OwnedFd, options: Options) -> Result<Self> {
         let (agent, welcome, key) = Agent::new(socket)?;
         startup::start(Some(agent), welcome, key, options)
@@ -58,7 +58,7 @@ impl Device {
     /// The only rank of a job of its own.
     ///
     /// # Errors
-    /// As for [`Device::init`].
+    /// The errors are those of [`Device::init`].
     pub fn alone(options: Options) -> Result<Self> {
         let mut welcome = manager::singleton()?;
         let key = KeyPage::take(&mut welcome.key)?;
@@ -71,7 +71,7 @@ impl Device {
     /// Messages under way resume when the links are established again. Handles of [`Device::waker`]
     /// stay valid.
     ///
-    /// This does not use the C library's heap.
+    /// The call does not use the C library's heap.
     ///
     /// # Errors
     /// A manager that cannot be understood or speaks to another rank or job, or no address to
@@ -354,7 +354,7 @@ impl Device {
         self.abort_because(code, String::new())
     }
 
-    /// The same with one line for the user.
+    /// Ends the job like [`Device::abort`], with one line for the user.
     pub fn abort_because(&mut self, code: i32, why: String) -> ! {
         self.manager.abort(code, why);
         manager::end_aborted(code)

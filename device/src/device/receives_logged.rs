@@ -74,7 +74,7 @@ impl LogHandler<'_> {
     /// asked to store the rest.
     ///
     /// # Errors
-    /// As [`LogHandler::store_received`].
+    /// The errors are those of [`LogHandler::store_received`].
     pub(super) fn is_received_stored(&mut self) -> Result<bool> {
         let Some(log) = &mut self.logs.received else {
             return Ok(true);
@@ -88,7 +88,7 @@ impl LogHandler<'_> {
     /// The manager has stored the receive log up to this position.
     ///
     /// # Errors
-    /// As [`LogHandler::store_received`].
+    /// The errors are those of [`LogHandler::store_received`].
     pub(super) fn received_stored(&mut self, position: u64) -> Result<()> {
         if let Some(log) = &mut self.logs.received {
             log.stored(position);

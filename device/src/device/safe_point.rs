@@ -36,7 +36,8 @@ pub(super) struct ImageHandler<'a> {
 /// The process of an image, which is to return to its job.
 pub(super) struct RestoredProcess {
     pub(super) restored: Restored,
-    /// Its other threads begin to run when this is dropped: it must be back in the job by then.
+    /// The other threads of the process begin to run when this is dropped: by then the process must
+    /// be back in the job.
     pub(super) parked: Parked,
 }
 

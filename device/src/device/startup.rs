@@ -30,7 +30,7 @@ const SPIN: Duration = Duration::from_millis(2);
 /// The device of a process that `welcome` has made a rank.
 ///
 /// # Errors
-/// As for [`Device::init`].
+/// The errors are those of [`Device::init`].
 pub(super) fn start(
     agent: Option<Agent>,
     welcome: Welcome,

@@ -17,7 +17,8 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// How long an accepted connection may stay without an answer before the next address is tried.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
-/// The same where there is no other address: the kernel reports a dead connection.
+/// How long an accepted connection may stay without an answer where there is no other address: the
+/// kernel reports a dead connection.
 const LONG_PATIENCE: Duration = Duration::from_secs(3600);
 /// Longest time between two failures that counts: a rank that computes does not dial.
 const LONGEST_STEP: Duration = Duration::from_secs(6);
@@ -102,7 +103,7 @@ impl Dial {
         &self.addresses
     }
 
-    /// Its addresses have become known.
+    /// The addresses of the rank have become known.
     pub(crate) fn learn(&mut self, addresses: Vec<Address>) {
         self.addresses = addresses;
     }

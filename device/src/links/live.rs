@@ -50,7 +50,7 @@ pub(crate) struct Live {
     pub(super) watched: bool,
     /// The link raises no event until it is armed.
     pub(super) polled: bool,
-    /// It is known whether the peer can read this rank's memory.
+    /// This rank knows whether the peer can read its memory.
     pub(super) access_known: bool,
     /// The length from which on the engine lets the peer read bodies, if it can.
     pub(super) min_get: Option<usize>,
@@ -263,7 +263,7 @@ impl Live {
     /// Writes a random part of the bytes and then breaks the link, when the fault injector says so.
     ///
     /// # Safety
-    /// As for `write`.
+    /// The conditions are those of `write`.
     #[cold]
     unsafe fn inject_cut_within(
         &mut self,

@@ -59,7 +59,7 @@ pub(crate) struct Closed {
     pub(crate) received_frame: bool,
     /// Doorbells that were rung over it.
     pub(crate) doorbells: u64,
-    /// It was the peer's link: there is none now.
+    /// The link was the peer's current one: there is none now.
     pub(crate) was_current: bool,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Links {
     unwatched: Vec<PollToken>,
     /// Links that raise no event until they are armed.
     polled: Vec<PollToken>,
-    /// They are armed.
+    /// The polled links are armed.
     armed: bool,
     /// Time of the last poll of epoll, in [`ticks`](crate::ticks).
     last_poll: u64,

@@ -44,7 +44,7 @@ impl DeviceLogs {
         }
     }
 
-    /// The same of the cards of all ranks.
+    /// The incarnations of all ranks have ended at the marks on their cards.
     pub(crate) fn note_all_ends(&mut self, book: &AddressBook) {
         for rank in (0..book.size()).map(Rank) {
             let ends = book.card(rank).map(|card| &card.log_ends[..]);

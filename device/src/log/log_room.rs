@@ -23,7 +23,7 @@ impl LogRoom {
         }
     }
 
-    /// The same, but what would be in the file is in memory.
+    /// The room without its file: what would be in the file is in memory.
     pub(crate) fn without_file(self) -> LogRoom {
         LogRoom { file: 0, ..self }
     }

@@ -27,7 +27,7 @@ pub(crate) fn open(images: Option<&Images>) -> io::Result<Box<dyn LogMemory + Se
 /// how many bytes of it no file backs.
 ///
 /// # Errors
-/// As [`open`].
+/// The errors are those of [`open`].
 pub(crate) fn map_bodies(images: Option<&Images>) -> io::Result<(&'static mut [u8], usize)> {
     with_files(images, |files| {
         Ok((log_bodies::map_bodies(files)?, files.in_memory()?))
@@ -57,7 +57,7 @@ pub(crate) fn open_received(
 /// Returns how many bytes of it no file backs; or why they are in memory of the process instead.
 ///
 /// # Errors
-/// As [`open`], or the system gives no memory.
+/// The errors are those of [`open`], or the system gives no memory.
 pub(crate) fn share_again(
     images: Option<&Images>,
     area: &Range<usize>,

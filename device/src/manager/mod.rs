@@ -151,7 +151,7 @@ impl ManagerChannel {
     /// The next message, when one has come.
     ///
     /// # Errors
-    /// It cannot be understood.
+    /// The message cannot be understood.
     pub(crate) fn receive(&mut self) -> Result<Option<FromManager>> {
         match &mut self.agent {
             Some(agent) => agent.receive(),

@@ -231,7 +231,7 @@ impl Agent {
     /// Sends a message to which descriptors belong; they leave with its first byte.
     ///
     /// # Errors
-    /// As for [`Agent::send`].
+    /// The errors are those of [`Agent::send`].
     pub(crate) fn send_with_descriptors(
         &mut self,
         message: &ToManager,

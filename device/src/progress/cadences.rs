@@ -15,13 +15,16 @@ pub(crate) const POLLS_BEFORE_POST: u32 = 100;
 /// between two such polls. A poll is a system call, and costs as much as some ten passes.
 pub(crate) const POLL_EVERY: u32 = 64;
 
-/// The same while the hinted link keeps moving: only the manager and other peers wait for the poll.
+/// Passes between two polls of epoll while the hinted link keeps moving: only the manager and other
+/// peers wait for the poll.
 pub(crate) const POLL_MOVING_EVERY: u32 = 256;
 
-/// The same in logging modes: the log grows with each message, and the poll also bounds the log.
+/// Passes between two polls of epoll while the hinted link keeps moving, in logging modes: the log
+/// grows with each message, and the poll also bounds the log.
 pub(crate) const POLL_LOGGING_EVERY: u32 = 16;
 
-/// The same where no request names a peer: any link that needs epoll may have the message.
+/// Passes between two polls of epoll where no request names a peer: any link that needs epoll may
+/// have the message.
 pub(crate) const POLL_UNHINTED_EVERY: u32 = 4;
 
 /// Passes with a silent hinted link between two that also read the links that need no epoll. Their

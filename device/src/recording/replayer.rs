@@ -289,7 +289,7 @@ impl Replayer {
         Some(Probe { source, tag, len })
     }
 
-    /// As [`Replayer::probe`], and takes the message, which must be the recorded one.
+    /// Finds a message like [`Replayer::probe`], and takes it; it must be the recorded one.
     pub fn take(&mut self, pattern: &Pattern) -> Option<(MsgId, Probe)> {
         let found = self.probe(pattern)?;
         let receive = self.compare(&RecordingEntry::Taken {
@@ -310,7 +310,7 @@ impl Replayer {
     /// Receives a message that a matched probe took. `None`: there is no such message.
     ///
     /// # Safety
-    /// As [`Replayer::receive`].
+    /// The conditions are those of [`Replayer::receive`].
     pub unsafe fn receive_taken(
         &mut self,
         message: MsgId,

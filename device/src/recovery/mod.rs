@@ -334,7 +334,7 @@ impl RankRecovery {
         &mut self.region_answers
     }
 
-    /// The same, to be read.
+    /// The manager's answers about registered memory, to be read.
     pub(crate) fn answered(&self) -> &RegionAnswers {
         &self.region_answers
     }

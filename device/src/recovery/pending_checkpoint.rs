@@ -14,9 +14,9 @@ pub(crate) struct MoveImage {
 /// What a rank does at its next safe point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SafePointRequest {
-    /// It takes the image of this epoch.
+    /// The rank takes the image of this epoch.
     Checkpoint(Epoch),
-    /// It takes an image of its own, because it moves.
+    /// The rank takes an image of its own, because it moves.
     Move(MoveImage),
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct PendingCheckpoint {
     /// The rank is to take an image of this number, because it moves. Apart from `stops`, so that
     /// the fast path compares one word.
     number: Option<MoveNumber>,
-    /// It waits after this image.
+    /// The rank waits after this image.
     stops: bool,
 }
 

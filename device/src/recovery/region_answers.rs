@@ -10,7 +10,7 @@ pub(crate) struct RegionAnswers {
     committed: Option<(Epoch, Option<Epoch>)>,
     /// What was asked for and has no answer: a number above this one.
     asked_above: Option<Epoch>,
-    /// The same: the commit of this checkpoint.
+    /// The commit of this checkpoint was asked for and has no answer.
     stored: Option<Epoch>,
 }
 

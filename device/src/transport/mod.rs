@@ -75,7 +75,7 @@ pub enum Fault {
 /// The result of a message on the fast path.
 #[derive(Debug)]
 pub enum SendOutcome {
-    /// It is on its way, and complete for its sender.
+    /// The message is on its way, and complete for its sender.
     Sent,
     /// Other work comes first, and the message was not tried.
     Untried,
@@ -112,7 +112,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Those of a mere stream of bytes, which raises events by itself.
+    /// The capabilities of a mere stream of bytes, which raises events by itself.
     pub const STREAM: Self = Self {
         max_short: None,
         max_bcopy: None,
@@ -123,13 +123,13 @@ impl Capabilities {
 /// How the body of a message travels over a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mechanism {
-    /// With its header ([`Endpoint::try_short`]).
+    /// The body goes with its header ([`Endpoint::try_short`]).
     Short,
-    /// Through a buffer of the link ([`Endpoint::try_bcopy`]).
+    /// The body goes through a buffer of the link ([`Endpoint::try_bcopy`]).
     BufferedCopy,
-    /// As a frame in the stream of bytes. Where the receiver can read the sender's memory, the
-    /// frame of a body from [`Endpoint::min_get`] on says where the body is (single copy): the
-    /// engine knows whether the receiver can.
+    /// The body goes as a frame in the stream of bytes. Where the receiver can read the sender's
+    /// memory, the frame of a body from [`Endpoint::min_get`] on says where the body is (single
+    /// copy): the engine knows whether the receiver can.
     Stream,
 }
 
@@ -216,7 +216,7 @@ pub trait Endpoint {
     /// The transport of the link, for messages to users and for the handshake.
     fn transport(&self) -> TransportId;
 
-    /// Its capabilities beside the stream.
+    /// The endpoint's capabilities beside the stream.
     fn capabilities(&self) -> Capabilities;
 
     /// Sends a message with its header, if there is room: `pack` makes the header then, and may
@@ -226,7 +226,8 @@ pub trait Endpoint {
         SendOutcome::WouldBlock
     }
 
-    /// The same with a body that is copied into a buffer of the link.
+    /// Sends a message like [`Endpoint::try_short`], with a body that is copied into a buffer of
+    /// the link.
     #[inline(always)]
     fn try_bcopy(&mut self, _body: &[u8], _pack: impl MakeHeader) -> SendOutcome {
         SendOutcome::WouldBlock

@@ -60,7 +60,7 @@ impl Dependencies {
         mark.is_some_and(|mark| *mark >= on.mark)
     }
 
-    /// One that was lost, if the rank is an orphan.
+    /// A dependency that was lost, if the rank is an orphan.
     #[must_use]
     pub fn lost(&self, ends: &IncarnationEnds) -> Option<Dependency> {
         let mut all = self.0.iter().map(|(of, mark)| Dependency {

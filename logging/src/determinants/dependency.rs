@@ -18,7 +18,7 @@ use super::determinant_record::{DeterminantKind, DeterminantRecord};
 pub struct Dependency {
     /// The rank.
     pub rank: Rank,
-    /// Its incarnation, which recorded the last of them.
+    /// Incarnation of the rank that recorded the last of the determinants.
     pub incarnation: Incarnation,
     /// The mark.
     pub mark: u64,

@@ -93,7 +93,7 @@ impl fmt::Display for DeterminantKind {
 pub struct DeterminantRecord {
     /// What it answers.
     pub kind: DeterminantKind,
-    /// Its number in the sequence of its kind, below 2^56.
+    /// Number of the record in the sequence of its kind, below 2^56.
     pub number: u64,
     /// The answer; the meaning of the words depends on the kind.
     pub values: [u64; 3],

@@ -106,7 +106,7 @@ impl LogPart {
     /// Adds the part that follows this one: what was read at one moment came in several.
     ///
     /// # Errors
-    /// It does not follow this one, and is given back.
+    /// The part does not follow this one, and is given back.
     pub fn extend(&mut self, next: LogPart) -> Result<(), LogPart> {
         if next.from != self.end() {
             return Err(next);
@@ -127,7 +127,7 @@ impl LogPart {
         self.from.saturating_add(self.records.len() as u64)
     }
 
-    /// The same as parts of so many records at most, one at least.
+    /// This part as parts of so many records at most, one at least.
     pub fn chunks(self, most: usize) -> impl Iterator<Item = LogPart> {
         let count = self.records.len().div_ceil(most.max(1)).max(1);
         (0..count).map(move |chunk| {

@@ -56,7 +56,7 @@ pub(super) fn counters(memory: &impl LogMemory) -> Result<LogCounters, Determina
 /// Completes a cut that was begun.
 ///
 /// # Errors
-/// As [`counters`].
+/// The errors of [`counters`].
 pub(super) fn complete(memory: &mut impl LogMemory) -> Result<(), DeterminantError> {
     if memory.load(CUT) == 0 {
         return Ok(());

@@ -18,7 +18,7 @@ pub struct LogUsage {
     /// Bytes of the memory of bodies that are in use: by retained messages, and by bodies that an
     /// image may still need.
     pub memory: u64,
-    /// The same bytes of the file into which the log spills.
+    /// Bytes in use, for the same reasons, of the file into which the log spills.
     pub file: u64,
     /// For each peer with retained messages, there is a time when it released some last, or when
     /// the first was retained after none was. The earliest of these times; `None`: no message is

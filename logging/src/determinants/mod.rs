@@ -447,7 +447,7 @@ impl<M: LogMemory> DeterminantLog<M> {
         self.replay.cancel_of(operation)
     }
 
-    /// It is decided whether the operation of this number is cancelled.
+    /// Takes the decision whether the operation of this number is cancelled.
     ///
     /// # Errors
     /// The log says otherwise, or has no room.
@@ -508,7 +508,7 @@ impl<M: LogMemory> DeterminantLog<M> {
     /// the message can leave.
     ///
     /// # Errors
-    /// It is another one's turn, or the log has no room. No send is counted then.
+    /// The next send is another one's, or the log has no room. No send is counted then.
     pub fn sent(&mut self, task: Option<u64>) -> Result<()> {
         let number = self.sends;
         if task.is_some() && !self.has_tasks {

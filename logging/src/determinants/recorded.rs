@@ -3,11 +3,11 @@
 /// What the log says about the next answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recorded {
-    /// It was not given yet: the present state decides.
+    /// The answer was not given yet: the present state decides.
     Live,
-    /// It was *no*.
+    /// The answer was *no*.
     No,
-    /// It was this.
+    /// The answer had these words.
     Yes([u64; 3]),
 }
 

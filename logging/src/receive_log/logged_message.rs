@@ -13,7 +13,7 @@ pub struct MessageHead {
     pub sender: Rank,
     /// The incarnation that sent it.
     pub incarnation: Incarnation,
-    /// Its number in the channel.
+    /// Number of the message in the channel.
     pub ssn: Ssn,
     /// Context id of the communicator.
     pub context: u32,
@@ -21,7 +21,7 @@ pub struct MessageHead {
     pub source: i32,
     /// Tag.
     pub tag: i32,
-    /// Its sender waits until a receive takes it.
+    /// The message's sender waits until a receive takes it.
     pub synchronous: bool,
     /// The mark of the sender's log on which it depends; 0: on nothing that can be lost.
     pub interval: u64,

@@ -40,7 +40,7 @@ pub enum ReceiveLogError {
     /// A message is longer than the log.
     #[error("the message at word {at} of the receive log is damaged")]
     Damaged {
-        /// Its first word.
+        /// First word of the message.
         at: u64,
     },
 }

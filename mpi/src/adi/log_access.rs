@@ -74,10 +74,10 @@ impl Dev {
         }
     }
 
-    /// As [`Dev::try_send`], where each send is counted. The send of a task is not tried.
+    /// Sends as [`Dev::try_send`], where each send is counted. The send of a task is not tried.
     ///
     /// # Safety
-    /// As [`Dev::try_send`].
+    /// The conditions of [`Dev::try_send`].
     #[inline]
     pub unsafe fn try_counted_send(
         &mut self,

@@ -69,7 +69,7 @@ impl Dev {
         }
     }
 
-    /// Such a message is received.
+    /// A message that a matched probe has taken is received.
     #[inline]
     pub(super) fn record_matched_receive(
         &mut self,

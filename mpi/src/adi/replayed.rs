@@ -114,7 +114,7 @@ impl Replayed {
     }
 
     /// # Safety
-    /// As [`Replayed::isend`].
+    /// The conditions of [`Replayed::isend`].
     #[cold]
     pub(super) unsafe fn send(
         &mut self,
@@ -139,7 +139,7 @@ impl Replayed {
     }
 
     /// # Safety
-    /// As [`Replayed::irecv`].
+    /// The conditions of [`Replayed::irecv`].
     #[cold]
     pub(super) unsafe fn imrecv(&mut self, msg: MsgId, buf: *mut u8, len: usize) -> Result<ReqId> {
         // SAFETY: the caller's promise.

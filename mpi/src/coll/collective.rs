@@ -47,7 +47,7 @@ pub trait Collective: 'static {
     /// Runs it to its end.
     ///
     /// # Errors
-    /// As [`Mpi::collective`].
+    /// The errors of [`Mpi::collective`].
     fn run(&self, mpi: &Mpi, comm: &Communicator) -> Result<()>;
 
     /// All of it, with a tag of its own, in the background.
@@ -149,7 +149,7 @@ collectives! {
 pub(in crate::coll) enum CallKind {
     Blocking = 0,
     Nonblocking = 1 << 28,
-    /// These keep their tag for as long as they live.
+    /// Persistent collectives keep their tag for as long as they live.
     Persistent = 1 << 29,
 }
 
@@ -164,7 +164,7 @@ impl Mpi {
     /// Runs a collective to its end. All ranks of `comm` make the same calls in the same order.
     ///
     /// # Errors
-    /// Those of the collective; `UnsupportedOperation` on an inter-communicator.
+    /// The errors of the collective; `UnsupportedOperation` on an inter-communicator.
     #[inline(always)]
     pub fn collective(&self, comm: &Communicator, call: &impl Collective) -> Result<()> {
         check::intra(comm)?;
@@ -191,7 +191,7 @@ impl Mpi {
     /// have one order.
     ///
     /// # Errors
-    /// As [`Mpi::start_collective`].
+    /// The errors of [`Mpi::start_collective`].
     pub fn collective_init(
         &self,
         comm: &Rc<Communicator>,

@@ -41,7 +41,7 @@ pub fn gather<'a, P: P2p>(
 /// A gather of blocks of any length (`MPI_Gatherv`): every rank sends directly to the root.
 ///
 /// # Errors
-/// As [`gather`].
+/// The errors of [`gather`].
 #[inline(always)]
 pub fn gatherv<'a, P: P2p>(
     ctx: Ctx<'a, P>,

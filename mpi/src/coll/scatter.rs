@@ -41,7 +41,7 @@ pub fn scatter<'a, P: P2p>(
 /// A scatter of blocks of any length (`MPI_Scatterv`): the root sends directly to every rank.
 ///
 /// # Errors
-/// As [`scatter`].
+/// The errors of [`scatter`].
 #[inline(always)]
 pub fn scatterv<'a, P: P2p>(
     ctx: Ctx<'a, P>,

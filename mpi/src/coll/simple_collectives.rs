@@ -198,7 +198,7 @@ impl Mpi {
     /// A scan with simple, valid arguments, as [`Mpi::try_allreduce`].
     ///
     /// # Safety
-    /// As for [`Mpi::try_allreduce`].
+    /// The conditions of [`Mpi::try_allreduce`].
     #[inline(always)]
     pub unsafe fn try_scan(
         &self,

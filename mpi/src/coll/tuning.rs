@@ -66,9 +66,8 @@ pub enum Exchange {
     /// From every rank that has something directly to every rank that needs it, and there it is
     /// combined.
     Linear,
-    /// As [`Exchange::Linear`], but each rank combines a block; the results then go to the ranks
-    /// that need them.
-    /// Commutative only.
+    /// The exchange of [`Exchange::Linear`], but each rank combines a block; the results then go to
+    /// the ranks that need them. Commutative only.
     LinearBlocks,
 }
 

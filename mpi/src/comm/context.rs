@@ -118,12 +118,12 @@ impl Drop for ContextId {
 pub(crate) struct Contexts {
     /// The id that this process receives with.
     pub own: ContextId,
-    /// Those of all who took part in the exchange, in order of rank.
+    /// The ids of all who took part in the exchange, in order of rank.
     pub all: Vec<u32>,
 }
 
 impl Contexts {
-    /// Those of some of the members, by their ranks in the exchange.
+    /// The ids of some of the members, by their ranks in the exchange.
     pub(super) fn of(self, ranks: impl Iterator<Item = usize>) -> Self {
         Self {
             all: ranks.map(|rank| self.all[rank]).collect(),

@@ -16,7 +16,8 @@ impl Ctx<'_, GroupChannel<'_>> {
         self.exchange_contexts_and(&[]).await.map(|(ids, _)| ids)
     }
 
-    /// The same, and each member's `word` beside its id: bytes of one length, in order of rank.
+    /// Takes an id for a new communicator, and learns the ids of all members, each with the
+    /// member's `word`: bytes of one length, in order of rank.
     pub(crate) async fn exchange_contexts_and(&self, word: &[u8]) -> Result<(Contexts, Vec<u8>)> {
         let own = self.p2p().mpi().take_context_id();
         let number = own.as_ref().map_or(NONE, ContextId::number);

@@ -200,7 +200,7 @@ impl TypeBody {
         self.repeat(count, self.extent())
     }
 
-    /// The same `by` bytes further.
+    /// The same body `by` bytes further.
     pub fn shift(self, by: i64) -> Result<Self> {
         Ok(Self {
             data: self.data.map(|d| d.shifted(by)).transpose()?,

@@ -85,10 +85,10 @@ impl Datatype {
         Self::derived(body, Combiner::Vector, contents)
     }
 
-    /// As `vector`, with the stride in bytes (`MPI_TYPE_CREATE_HVECTOR`).
+    /// A `vector` with the stride in bytes (`MPI_TYPE_CREATE_HVECTOR`).
     ///
     /// # Errors
-    /// As for `vector`.
+    /// The errors of `vector`.
     pub fn hvector(
         form: Form,
         count: i64,
@@ -123,10 +123,10 @@ impl Datatype {
         Self::derived(body, Combiner::Indexed, contents)
     }
 
-    /// As `indexed`, with displacements in bytes (`MPI_TYPE_CREATE_HINDEXED`).
+    /// An `indexed` datatype with displacements in bytes (`MPI_TYPE_CREATE_HINDEXED`).
     ///
     /// # Errors
-    /// As for `indexed`.
+    /// The errors of `indexed`.
     pub fn hindexed(
         form: Form,
         lengths: &[i64],
@@ -159,10 +159,10 @@ impl Datatype {
         Self::derived(body, Combiner::IndexedBlock, contents)
     }
 
-    /// As `indexed_block`, with displacements in bytes (`MPI_TYPE_CREATE_HINDEXED_BLOCK`).
+    /// An `indexed_block` datatype with displacements in bytes (`MPI_TYPE_CREATE_HINDEXED_BLOCK`).
     ///
     /// # Errors
-    /// As for `indexed_block`.
+    /// The errors of `indexed_block`.
     pub fn hindexed_block(
         form: Form,
         length: i64,

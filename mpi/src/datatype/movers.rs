@@ -15,7 +15,7 @@ pub(super) trait Mover {
     /// `count` blocks of `len` bytes, `stride` bytes apart.
     ///
     /// # Safety
-    /// As for `run`, for every block.
+    /// The conditions of `run`, for every block.
     unsafe fn strided(&mut self, at: usize, count: usize, len: usize, stride: isize) {
         for i in 0..count {
             // SAFETY: the caller vouches for every block.
@@ -26,7 +26,7 @@ pub(super) trait Mover {
     /// Blocks of `len` bytes at `base` plus each displacement.
     ///
     /// # Safety
-    /// As for `run`, for every block.
+    /// The conditions of `run`, for every block.
     unsafe fn scattered(&mut self, base: usize, displacements: &[i64], len: usize) {
         for d in displacements {
             // SAFETY: the caller vouches for every block.

@@ -66,7 +66,7 @@ pub(super) unsafe fn walk_elements<M: Mover>(
 /// Walks a window of one element.
 ///
 /// # Safety
-/// As for `walk_elements` with one element.
+/// The conditions of `walk_elements` with one element.
 unsafe fn walk<M: Mover>(layout: &Layout, base: usize, window: Window, mover: &mut M) {
     let base = at(base, layout.offset);
     // SAFETY: passed on from the caller.
@@ -101,7 +101,7 @@ unsafe fn walk<M: Mover>(layout: &Layout, base: usize, window: Window, mover: &m
 /// partial last one.
 ///
 /// # Safety
-/// As for `walk`.
+/// The conditions of `walk`.
 #[inline]
 unsafe fn equal_blocks<M: Mover>(
     len: i64,
@@ -136,7 +136,7 @@ unsafe fn equal_blocks<M: Mover>(
 /// Copies of a layout, `stride` bytes apart: a partial first one, whole ones, a partial last one.
 ///
 /// # Safety
-/// As for `walk`.
+/// The conditions of `walk`.
 unsafe fn repeat<M: Mover>(
     child: &Layout,
     stride: i64,
@@ -179,7 +179,7 @@ unsafe fn repeat<M: Mover>(
 /// this kind.
 ///
 /// # Safety
-/// As for `walk`.
+/// The conditions of `walk`.
 unsafe fn whole<M: Mover>(layout: &Layout, base: usize, mover: &mut M) {
     let base = at(base, layout.offset);
     // SAFETY: passed on from the caller.
@@ -216,7 +216,7 @@ unsafe fn whole<M: Mover>(layout: &Layout, base: usize, mover: &mut M) {
 /// Blocks of different lengths.
 ///
 /// # Safety
-/// As for `walk`.
+/// The conditions of `walk`.
 unsafe fn list<M: Mover>(blocks: &[Block], base: usize, window: Window, mover: &mut M) {
     let first = match window.from {
         0 => 0,
@@ -236,7 +236,7 @@ unsafe fn list<M: Mover>(blocks: &[Block], base: usize, window: Window, mover: &
 /// Layouts one after the other.
 ///
 /// # Safety
-/// As for `walk`.
+/// The conditions of `walk`.
 unsafe fn sequence<M: Mover>(parts: &[LayoutPart], base: usize, window: Window, mover: &mut M) {
     let first = match window.from {
         0 => 0,

@@ -18,7 +18,7 @@ impl Mpi {
     /// caller waits for the message in question if it has not arrived.
     ///
     /// # Errors
-    /// As [`Mpi::decide`].
+    /// The errors of [`Mpi::decide`].
     #[inline]
     pub(crate) fn decide_whether(&self, kind: DeterminantKind, raw: bool) -> Result<bool> {
         #[cfg(test)]
@@ -134,7 +134,7 @@ impl Mpi {
     /// once it has come.
     ///
     /// # Errors
-    /// As [`Mpi::decide`].
+    /// The errors of [`Mpi::decide`].
     #[cold]
     pub(crate) fn decide_probe(
         &self,

@@ -39,7 +39,7 @@ pub(super) struct TaskSend {
 /// The progress of a deferred send.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SendStep {
-    /// Its turn has not come.
+    /// The turn of the send has not come.
     Deferred,
     /// The device has it.
     Issued(ReqId),
@@ -146,7 +146,7 @@ impl SendOrder {
 /// The bytes are readable and stay unmodified until the request completes.
 ///
 /// # Errors
-/// Those of the device.
+/// The errors of the device.
 pub(crate) unsafe fn issue(
     dev: &mut Dev,
     to: Rank,

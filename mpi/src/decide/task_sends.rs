@@ -31,7 +31,7 @@ impl Mpi {
     /// this one are issued.
     ///
     /// # Errors
-    /// Those of the device, and a replay that does not go as the log says.
+    /// The errors of the device, and a replay that does not go as the log says.
     #[inline]
     pub(crate) fn before_send(&self) -> Result<()> {
         match self.decider().logs() {
@@ -71,7 +71,7 @@ impl Mpi {
     /// The bytes are readable and stay unmodified until the send completes.
     ///
     /// # Errors
-    /// As [`Mpi::before_send`].
+    /// The errors of [`Mpi::before_send`].
     #[cold]
     pub(crate) unsafe fn order_send(
         &self,
@@ -109,7 +109,7 @@ impl Mpi {
     /// Issues the deferred sends whose turn has come.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The errors of the device.
     #[cold]
     pub(crate) fn issue_deferred(&self) -> Result<()> {
         let order = &self.decider().order;

@@ -9,7 +9,8 @@ use std::cell::Cell;
 
 /// Seconds between two different readings, at least: `MPI_Wtick` in logging modes.
 pub const TIME_RESOLUTION: f64 = 1e-6;
-/// The same where records fill the log: a loop of readings leaves room until the next checkpoint.
+/// Seconds between two different readings, at least, where records fill the log: a loop of readings
+/// leaves room until the next checkpoint.
 const COARSE: f64 = 1e-3;
 
 /// The readings of a process.

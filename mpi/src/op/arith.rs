@@ -124,11 +124,11 @@ pub(super) struct Band;
 pub(super) struct Bor;
 /// Bits set in one.
 pub(super) struct Bxor;
-/// Both not zero.
+/// Both values are not zero.
 pub(super) struct Land;
-/// One or both not zero.
+/// One or both values are not zero.
 pub(super) struct Lor;
-/// One not zero.
+/// Exactly one value is not zero.
 pub(super) struct Lxor;
 
 impl<T: Arithmetic> Combine<T> for Sum {

@@ -158,7 +158,7 @@ impl BsendBuffer {
         self.pieces.borrow_mut().insert(gap.place, piece);
     }
 
-    /// That there is no room for `len` bytes.
+    /// The error that there is no room for `len` bytes.
     pub(super) fn no_room(&self, len: usize) -> Error {
         let used: usize = self.pieces.borrow().iter().map(|p| p.len).sum();
         let text = format!(

@@ -101,7 +101,7 @@ impl<'a> Data<'a> {
         self.count
     }
 
-    /// As many elements of the datatype at another address.
+    /// The same number of elements of the datatype, at another address.
     #[inline(always)]
     pub(crate) fn moved(&self, addr: *mut u8) -> Self {
         Self { addr, ..*self }

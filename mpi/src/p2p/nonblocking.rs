@@ -101,7 +101,7 @@ impl Mpi {
     /// among the receives with a wildcard, and is cancelled at once.
     ///
     /// # Safety
-    /// As [`Mpi::post_bytes`].
+    /// The conditions of [`Mpi::post_bytes`].
     #[cold]
     unsafe fn skip_receive(&self, pattern: Pattern, (addr, len): Bytes) -> Result<()> {
         let context = NO_CONTEXT;

@@ -119,7 +119,7 @@ impl Mpi {
     /// `MPI_Isendrecv`.
     ///
     /// # Safety
-    /// As [`Mpi::sendrecv`], until the request completes.
+    /// The conditions of [`Mpi::sendrecv`], until the request completes.
     pub unsafe fn isendrecv(
         &self,
         send: &Data<'_>,
@@ -142,7 +142,7 @@ impl Mpi {
     /// `MPI_Isendrecv_replace`.
     ///
     /// # Safety
-    /// As [`Mpi::sendrecv_replace`], until the request completes.
+    /// The conditions of [`Mpi::sendrecv_replace`], until the request completes.
     pub unsafe fn isendrecv_replace(
         &self,
         data: &Data<'_>,

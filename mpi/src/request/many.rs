@@ -14,7 +14,7 @@ pub enum Any {
     NoneActive,
     /// Requests are active, none is finished (tests only).
     NotYet,
-    /// This one is finished.
+    /// The request at this index is finished.
     Found(usize, Completed),
 }
 
@@ -23,7 +23,7 @@ pub enum Any {
 enum Polled {
     NoneActive,
     NotYet,
-    /// This one is finished and still there.
+    /// The request at this index is finished and still there.
     Finished(usize),
 }
 
@@ -60,7 +60,8 @@ impl Mpi {
         Ok(false)
     }
 
-    /// As [`Mpi::find_any`], but in a replay the recorded one, which may not be finished.
+    /// Polls as [`Mpi::find_any`], but in a replay finds the recorded request, which may not be
+    /// finished.
     fn find_recorded(&self, n: usize, get: &dyn Fn(usize) -> Option<RequestId>) -> Result<Polled> {
         if !self.decider().logs() {
             return self.find_any(n, get);

@@ -13,9 +13,9 @@ use std::rc::Rc;
 pub(crate) enum SimpleEnd {
     /// More is to be done at its end than the device does.
     Other,
-    /// It is not complete.
+    /// The request is not complete.
     NotYet,
-    /// It is complete, and gone.
+    /// The request is complete, and gone.
     Done(Completed),
 }
 

@@ -50,7 +50,7 @@ impl ThreadSync {
     /// Blocks in `wait` (the device's), as [`BigLock::block`] if there is a lock.
     ///
     /// # Errors
-    /// Those of `wait`.
+    /// The errors of `wait`.
     #[inline(always)]
     pub(super) fn block(
         &self,

@@ -18,7 +18,7 @@ pub(super) struct WorldMember {
     locality: JobLocality,
     /// Name of the host at the beginning.
     first_host: String,
-    /// The same, equal for ranks that could share memory then.
+    /// Identity of the host at the beginning, equal for ranks that could share memory then.
     first_local_host: String,
 }
 
@@ -61,7 +61,7 @@ impl WorldMember {
         &self.first_host
     }
 
-    /// The same, equal for ranks that could share memory then.
+    /// Identity of the host at the beginning, equal for ranks that could share memory then.
     pub(super) fn first_local_host(&self) -> &str {
         &self.first_local_host
     }

@@ -75,7 +75,7 @@ fn in_range(rank: i32, size: usize) -> bool {
 /// One process's part of a distributed graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DistGraph {
-    /// Whose edges lead here.
+    /// Ranks whose edges lead here.
     pub sources: Vec<i32>,
     /// Where the edges from here lead.
     pub destinations: Vec<i32>,
@@ -90,7 +90,7 @@ pub struct Edge {
     pub source: i32,
     /// Where it ends.
     pub destination: i32,
-    /// Its weight; 0 in graphs without.
+    /// Weight of the edge; 0 in graphs without weights.
     pub weight: i32,
 }
 

@@ -19,12 +19,12 @@ pub struct RankStart {
     pub reduces_by_hosts: bool,
     /// Name of the rank's host.
     pub host: String,
-    /// The same, equal for ranks that can share memory.
+    /// Identity of the rank's host, equal for ranks that can share memory.
     pub local_host: String,
     /// Program and arguments.
     pub command: Vec<Vec<u8>>,
     /// The variables of the process, as NAME=VALUE.
     pub environment: Vec<Vec<u8>>,
-    /// Its working directory.
+    /// Working directory of the process.
     pub directory: Vec<u8>,
 }

@@ -48,9 +48,9 @@ pub enum RecordingEntry {
         task: Option<u64>,
         /// Context of the messages that match.
         context: u32,
-        /// Their sender, or any.
+        /// Sender of the messages, or any.
         source: Option<i32>,
-        /// Their tag, or any.
+        /// Tag of the messages, or any.
         tag: Option<i32>,
         /// Bytes of the buffer.
         capacity: u64,

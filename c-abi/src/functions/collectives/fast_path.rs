@@ -16,7 +16,7 @@ use crate::types::*;
 /// `MPI_Bcast`.
 ///
 /// # Safety
-/// As for its blocking form.
+/// The conditions of the collective's blocking form.
 #[inline(always)]
 pub unsafe fn bcast_fast_path(
     call: &'static EntryPoint,
@@ -44,7 +44,7 @@ macro_rules! exchanges {
         #[doc = concat!($words, ".")]
         ///
         /// # Safety
-        /// As for its blocking form.
+        /// The conditions of the collective's blocking form.
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "the standard's")]
         pub unsafe fn $name(
@@ -84,7 +84,7 @@ macro_rules! reductions {
         #[doc = concat!($words, ".")]
         ///
         /// # Safety
-        /// As for its blocking form.
+        /// The conditions of the collective's blocking form.
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "the standard's")]
         pub unsafe fn $name(

@@ -27,7 +27,7 @@ impl Args<'_> {
     }
 
     /// # Safety
-    /// As [`Args::start`].
+    /// The conditions of [`Args::start`].
     pub(crate) unsafe fn init(
         &self,
         call: impl Collective,

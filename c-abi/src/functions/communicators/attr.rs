@@ -265,7 +265,7 @@ pub fn comm_delete_attr(mpi: &AbiState, comm: MPI_Comm, comm_keyval: c_int) -> R
 /// `MPI_Keyval_create`, deprecated.
 ///
 /// # Safety
-/// As [`comm_create_keyval`].
+/// The conditions of [`comm_create_keyval`].
 pub unsafe fn keyval_create(
     mpi: &AbiState,
     copy_fn: Callback<MPI_Copy_function>,
@@ -300,7 +300,7 @@ pub fn attr_put(
 /// `MPI_Attr_get`, deprecated.
 ///
 /// # Safety
-/// As [`comm_get_attr`].
+/// The conditions of [`comm_get_attr`].
 pub unsafe fn attr_get(
     mpi: &AbiState,
     comm: MPI_Comm,
@@ -320,7 +320,7 @@ pub fn attr_delete(mpi: &AbiState, comm: MPI_Comm, keyval: c_int) -> Result<()> 
 /// `MPI_Type_create_keyval`.
 ///
 /// # Safety
-/// As [`comm_create_keyval`].
+/// The conditions of [`comm_create_keyval`].
 pub unsafe fn type_create_keyval(
     mpi: &AbiState,
     type_copy_attr_fn: Callback<MPI_Type_copy_attr_function>,
@@ -358,7 +358,7 @@ pub fn type_set_attr(
 /// `MPI_Type_get_attr`.
 ///
 /// # Safety
-/// As [`comm_get_attr`].
+/// The conditions of [`comm_get_attr`].
 pub unsafe fn type_get_attr(
     mpi: &AbiState,
     datatype: MPI_Datatype,
@@ -383,7 +383,7 @@ pub fn type_delete_attr(mpi: &AbiState, datatype: MPI_Datatype, type_keyval: c_i
 /// `MPI_Win_create_keyval`.
 ///
 /// # Safety
-/// As [`comm_create_keyval`].
+/// The conditions of [`comm_create_keyval`].
 pub unsafe fn win_create_keyval(
     mpi: &AbiState,
     win_copy_attr_fn: Callback<MPI_Win_copy_attr_function>,

@@ -99,7 +99,7 @@ pub unsafe fn comm_idup(
 /// `MPI_Comm_idup_with_info`.
 ///
 /// # Safety
-/// As [`comm_idup`].
+/// The conditions of [`comm_idup`].
 pub unsafe fn comm_idup_with_info(
     mpi: &AbiState,
     comm: MPI_Comm,

@@ -206,7 +206,7 @@ pub unsafe fn pack_size(
 /// `MPI_Pack_external` (MPI-5.0 §5.3).
 ///
 /// # Safety
-/// As for `pack`; `datarep` is null or a string.
+/// The conditions of `pack`; `datarep` is null or a string.
 pub unsafe fn pack_external(
     mpi: &AbiState,
     datarep: *const c_char,
@@ -237,7 +237,7 @@ pub unsafe fn pack_external(
 /// `MPI_Unpack_external` (MPI-5.0 §5.3).
 ///
 /// # Safety
-/// As for `unpack`; `datarep` is null or a string.
+/// The conditions of `unpack`; `datarep` is null or a string.
 pub unsafe fn unpack_external(
     mpi: &AbiState,
     datarep: *const c_char,

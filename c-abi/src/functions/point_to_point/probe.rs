@@ -92,7 +92,7 @@ pub unsafe fn mprobe(
 /// `MPI_Improbe`.
 ///
 /// # Safety
-/// As [`mprobe`]; `flag` is null or valid.
+/// The conditions of [`mprobe`]; `flag` is null or valid.
 pub unsafe fn improbe(
     mpi: &AbiState,
     source: c_int,

@@ -115,10 +115,10 @@ pub(crate) fn set_error_owner(mpi: &AbiState) {
     }
 }
 
-/// As [`store_result`], for a request.
+/// Stores the status of a finished request, and gives its error, as [`store_result`] does.
 ///
 /// # Safety
-/// As [`store_result`].
+/// The conditions of [`store_result`].
 #[inline]
 pub(crate) unsafe fn finished(
     mpi: &AbiState,

@@ -70,7 +70,7 @@ impl Statuses {
     /// The status of a request that went well.
     ///
     /// # Safety
-    /// As [`Statuses::set`].
+    /// The conditions of [`Statuses::set`].
     #[inline]
     unsafe fn put(&mut self, at: usize, status: &Status) {
         if self.start.is_null() {
@@ -156,7 +156,7 @@ pub unsafe fn waitall(
 /// `MPI_Testall`.
 ///
 /// # Safety
-/// As [`waitall`]; `flag` is null or valid.
+/// The conditions of [`waitall`]; `flag` is null or valid.
 pub unsafe fn testall(
     mpi: &AbiState,
     count: c_int,
@@ -232,7 +232,7 @@ pub unsafe fn waitany(
 /// `MPI_Testany`.
 ///
 /// # Safety
-/// As [`waitany`]; `flag` is null or valid.
+/// The conditions of [`waitany`]; `flag` is null or valid.
 pub unsafe fn testany(
     mpi: &AbiState,
     count: c_int,
@@ -314,7 +314,7 @@ pub unsafe fn waitsome(
 /// `MPI_Testsome`.
 ///
 /// # Safety
-/// As [`waitsome`].
+/// The conditions of [`waitsome`].
 pub unsafe fn testsome(
     mpi: &AbiState,
     incount: c_int,
@@ -338,7 +338,7 @@ pub unsafe fn testsome(
 /// `MPI_Request_get_status_some`.
 ///
 /// # Safety
-/// As [`waitsome`].
+/// The conditions of [`waitsome`].
 pub unsafe fn request_get_status_some(
     mpi: &AbiState,
     incount: c_int,
@@ -362,7 +362,7 @@ pub unsafe fn request_get_status_some(
 /// `MPI_Request_get_status_any`.
 ///
 /// # Safety
-/// As [`testany`].
+/// The conditions of [`testany`].
 pub unsafe fn request_get_status_any(
     mpi: &AbiState,
     count: c_int,
@@ -405,7 +405,7 @@ pub unsafe fn request_get_status_any(
 /// `MPI_Request_get_status_all`.
 ///
 /// # Safety
-/// As [`testall`].
+/// The conditions of [`testall`].
 pub unsafe fn request_get_status_all(
     mpi: &AbiState,
     count: c_int,

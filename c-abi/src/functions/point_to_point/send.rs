@@ -87,7 +87,7 @@ macro_rules! sends {
         #[doc = concat!("The persistent one of ", $names, ".")]
         ///
         /// # Safety
-        /// As the nonblocking one, whenever it is started.
+        /// The conditions of the nonblocking call, whenever the request is started.
         #[allow(clippy::too_many_arguments, reason = "the standard's")]
         pub unsafe fn $init(
             mpi: &AbiState,
@@ -140,7 +140,7 @@ pub(crate) unsafe fn simple_args(
 /// A standard send with simple arguments; `None`: nothing was done, and [`send`] must check them.
 ///
 /// # Safety
-/// As for [`send`].
+/// The conditions of [`send`].
 #[inline(always)]
 pub unsafe fn send_fast_path(
     call: &'static EntryPoint,
@@ -160,7 +160,7 @@ pub unsafe fn send_fast_path(
 /// A receive with simple arguments; `None`: nothing was done, and [`recv`] must check them.
 ///
 /// # Safety
-/// As for [`recv`].
+/// The conditions of [`recv`].
 #[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "the standard's")]
 pub unsafe fn recv_fast_path(
@@ -182,7 +182,7 @@ pub unsafe fn recv_fast_path(
 /// A standard send with simple arguments; `None`: nothing was done.
 ///
 /// # Safety
-/// As for [`send`].
+/// The conditions of [`send`].
 #[inline(always)]
 unsafe fn try_send(
     mpi: &AbiState,
@@ -202,7 +202,7 @@ unsafe fn try_send(
 /// A receive with simple arguments; `None`: nothing was done.
 ///
 /// # Safety
-/// As for [`recv`].
+/// The conditions of [`recv`].
 #[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "the standard's")]
 unsafe fn try_recv(
@@ -294,7 +294,7 @@ pub unsafe fn irecv(
 /// `MPI_Recv_init`.
 ///
 /// # Safety
-/// As [`irecv`], whenever it is started.
+/// The conditions of [`irecv`], whenever the request is started.
 #[allow(clippy::too_many_arguments, reason = "the standard's")]
 pub unsafe fn recv_init(
     mpi: &AbiState,

@@ -126,7 +126,7 @@ pub unsafe fn isendrecv(
 /// `MPI_Isendrecv_replace`.
 ///
 /// # Safety
-/// As [`isendrecv`].
+/// The conditions of [`isendrecv`].
 #[allow(clippy::too_many_arguments, reason = "the standard's")]
 pub unsafe fn isendrecv_replace(
     mpi: &AbiState,

@@ -52,7 +52,7 @@ pub unsafe fn graph_create(
 /// `MPI_Graph_map` (MPI-5.0 §8.5.8): the own rank, as nothing is reordered.
 ///
 /// # Safety
-/// As [`graph_create`]; `newrank` is null or valid.
+/// The conditions of [`graph_create`]; `newrank` is null or valid.
 pub unsafe fn graph_map(
     mpi: &AbiState,
     comm: MPI_Comm,

@@ -27,7 +27,7 @@ enum Kind {
     },
 }
 
-/// One of them.
+/// An event counter, timer or signal set with a descriptor.
 pub(super) struct EventSource {
     description: Description,
     kind: Kind,

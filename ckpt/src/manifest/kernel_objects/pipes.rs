@@ -40,7 +40,7 @@ impl Pipe {
         })
     }
 
-    /// One of its numbers.
+    /// One of the pipe's numbers.
     pub fn number(&self) -> RawFd {
         self.ends[0].number()
     }

@@ -21,7 +21,7 @@ const BUFFERS: [i32; 2] = [libc::SO_SNDBUF, libc::SO_RCVBUF];
 /// `ioctl`: memory of what was sent and not received (`SIOCOUTQ`).
 const SENT_MEMORY: u64 = libc::TIOCOUTQ;
 
-/// One end.
+/// One end of a pair of sockets.
 pub(super) struct SavedSocket {
     description: Description,
     options: [i32; OPTIONS.len()],
@@ -72,7 +72,7 @@ impl SocketPair {
         Ok(pair)
     }
 
-    /// One of its numbers.
+    /// One of the pair's numbers.
     pub fn number(&self) -> RawFd {
         self.descriptions().next().map_or(-1, Description::number)
     }

@@ -33,12 +33,12 @@ impl MappedPart {
 /// The other ranks of this host that map files of this process.
 #[derive(Debug, Default)]
 pub(super) struct RankMappers {
-    /// Each with its rank.
+    /// Parts of files that these ranks map, each with its rank.
     parts: Vec<(u32, MappedPart)>,
 }
 
 impl RankMappers {
-    /// Those that are known.
+    /// The ranks that map these parts.
     #[cfg(test)]
     pub fn of(parts: Vec<(u32, MappedPart)>) -> Self {
         Self { parts }

@@ -20,7 +20,7 @@ pub struct LogLook {
     /// Bytes of the log's memory that are in use: by bodies that are retained, and by those that an
     /// image may still need.
     pub memory: u64,
-    /// The same bytes of the file into which the log spills.
+    /// Bytes of the file into which the log spills that are in use in the same ways.
     pub file: u64,
     /// Bytes of retained messages that are in that file.
     pub spilled: u64,

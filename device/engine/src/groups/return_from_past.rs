@@ -104,7 +104,7 @@ impl SendContext<'_> {
     /// The ack as far as it concerns messages that were sent.
     ///
     /// # Errors
-    /// It concerns messages that the peer cannot have.
+    /// The ack concerns messages that the peer cannot have.
     pub(crate) fn clamp_ack(&mut self, ack: Ssn) -> Result<Ssn, ProtocolError> {
         let tx = &mut self.channel.tx;
         let next = tx.retention.next();

@@ -46,7 +46,7 @@ impl WildReceives {
         self.matches.drain(..stored);
     }
 
-    /// These were the matches since the image that this rank has come back from.
+    /// `past` has the matches since the image that this rank has come back from.
     pub(crate) fn repeat(&mut self, past: impl IntoIterator<Item = WildMatch>) {
         self.matches.clear();
         let entry = |one: WildMatch| (one.number, (one.source, one.tag));

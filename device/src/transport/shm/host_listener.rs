@@ -45,7 +45,7 @@ impl HostListener {
         Ok(Self { socket, name })
     }
 
-    /// Its name, for the business card.
+    /// The listener's name, for the business card.
     #[must_use]
     pub fn name(&self) -> LocalSocketName {
         self.name

@@ -10,7 +10,7 @@ use super::single_copy::peer_memory::Exposed;
 pub(crate) enum HandshakeRole {
     /// This side dialed.
     Dialer,
-    /// It was dialed.
+    /// This side was dialed.
     Acceptor,
 }
 
@@ -43,7 +43,7 @@ impl LinkSide {
         self.secret.withdraw();
     }
 
-    /// As [`LinkMemory::agreed`].
+    /// Whether the acceptor knows the same layout, as [`LinkMemory::agreed`] says.
     ///
     /// # Errors
     /// The two versions.

@@ -193,7 +193,7 @@ impl Tested {
         Ok(())
     }
 
-    /// As a blocking receive does that finds its message there.
+    /// Reads like a blocking receive that finds its message there.
     fn read_unposted(&mut self) -> Result<(), LinkFault> {
         let pattern = Pattern {
             context: 0,

@@ -67,8 +67,9 @@ const BUDGET: usize = 8 << 20;
 /// Through blocks a body takes less time at every length: two cores copy at the same time, and a
 /// copy within the cache needs no look-up of pages.
 const MIN_GET_NEAR: usize = usize::MAX;
-/// The same where they do not, and each rank has a core of its own. Two cores copy shorter bodies
-/// at the same time, and need not wait for each other.
+/// Shortest body that is read from the sender's memory where the cores share no cache, and each
+/// rank has a core of its own. Two cores copy shorter bodies at the same time, and need not wait
+/// for each other.
 const MIN_GET_APART: usize = 128 << 10;
 /// Bytes of the blocks of one direction where so many ranks share a host: 256 KiB up to 32 of them,
 /// then less, but no less than 64 KiB.

@@ -55,7 +55,7 @@ impl InterfaceFilter {
     }
 }
 
-/// As the user wrote it.
+/// The filter as the user wrote it.
 impl Display for InterfaceFilter {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {

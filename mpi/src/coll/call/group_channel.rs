@@ -233,7 +233,7 @@ impl<'a> CallState<'a> {
     /// Continues a send that the device's fast path did not take.
     ///
     /// # Safety
-    /// As [`P2p::isend`].
+    /// The conditions of [`P2p::isend`].
     #[inline(never)]
     unsafe fn isend(
         &self,
@@ -256,7 +256,7 @@ impl<'a> CallState<'a> {
     }
 
     /// # Safety
-    /// As [`P2p::irecv`].
+    /// The conditions of [`P2p::irecv`].
     #[inline(never)]
     unsafe fn irecv(&self, pattern: &Pattern, buf: *mut u8, len: usize) -> Result<Pending> {
         self.slow.set(true);
@@ -285,7 +285,7 @@ impl<'a> CallState<'a> {
     /// Runs a collective of this call to its end on this stack.
     ///
     /// # Errors
-    /// As [`CallState::fail`], and when no messages can be moved.
+    /// The errors of [`CallState::fail`], and when no messages can be moved.
     #[inline(always)]
     pub fn run(&self, initiated: Initiated<impl Future<Output = Result<()>>>) -> Result<()> {
         match initiated {
@@ -299,7 +299,7 @@ impl<'a> CallState<'a> {
     /// Runs a future of this call to its end on this stack.
     ///
     /// # Errors
-    /// As [`CallState::run`].
+    /// The errors of [`CallState::run`].
     #[inline(never)]
     pub fn wait<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
         // Its code is there once, for blocking and other calls.

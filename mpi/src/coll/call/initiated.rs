@@ -7,9 +7,9 @@ use crate::error::{Error, Result};
 /// A collective after all of it that needs no waiting.
 #[must_use = "what is left has to be run to its end"]
 pub enum Initiated<F> {
-    /// It is complete.
+    /// The collective is complete.
     Done,
-    /// It failed; some of its messages may still be in flight.
+    /// The collective failed; some of its messages may still be in flight.
     Failed(Error),
     /// The rest of it.
     Rest(F),
@@ -97,7 +97,7 @@ impl<F: Future<Output = Result<()>>> Initiated<F> {
     }
 }
 
-/// As [`either`].
+/// Runs `end` after `rest`. A function of its own, as [`either`] is.
 async fn and_then(rest: impl Future<Output = Result<()>>, end: impl FnOnce()) -> Result<()> {
     rest.await?;
     end();

@@ -18,7 +18,7 @@ pub fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
 /// until something has happened; every wake-up polls again.
 ///
 /// # Errors
-/// Those of the collective, and of `wait`. Then the future is dropped at its present step, and
+/// The errors of the collective, and of `wait`. Then the future is dropped at its present step, and
 /// scratch memory that messages may still use is leaked, not reused.
 pub fn block_on<T>(
     future: impl Future<Output = Result<T>>,

@@ -10,7 +10,7 @@ pub(in crate::coll) const MAX_LINEAR_RANKS: usize = 16;
 /// Where the ranks of a call are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::coll) enum Span {
-    /// It is not known, or nothing follows from it.
+    /// The place of the ranks is not known, or nothing follows from it.
     Unknown,
     /// All on one host, few, and messages within it cost little.
     OneHost,

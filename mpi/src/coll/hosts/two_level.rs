@@ -20,7 +20,7 @@ use crate::error::Result;
 /// Some of the ranks of a call.
 #[derive(Clone, Copy)]
 enum Members<'a> {
-    /// Those of one host.
+    /// The ranks of one host.
     Host(&'a [u32]),
     /// The leader of each host: its first rank, or this one.
     Leaders(&'a Locality, Option<usize>),

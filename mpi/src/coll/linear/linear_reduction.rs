@@ -32,9 +32,9 @@ pub(in crate::coll) enum Combiners {
 /// The blocks of [`Combiners::Blocks`].
 #[derive(Clone, Copy, Debug)]
 enum BlockSizes<'a> {
-    /// As even as whole elements allow.
+    /// Blocks as even as whole elements allow.
     Even,
-    /// Those of a reduce-scatter.
+    /// The blocks of a reduce-scatter.
     Given(Split<'a>),
 }
 
@@ -148,8 +148,8 @@ impl<'a, P: P2p, R: Reducer + Copy> Linear<'a, P, R> {
         )
     }
 
-    /// As [`Linear::whole`], for a call that is a future already: with the code of the other
-    /// futures here.
+    /// Reduces as [`Linear::whole`], for a call that is a future already: with the code of the
+    /// other futures here.
     pub(in crate::coll) async fn combine_whole(self, mine: Mem, recv: Mem) -> Result<()> {
         let ctx = &self.ctx;
         let result = self.part(recv, ctx.rank());
@@ -354,7 +354,7 @@ struct Progress<'a> {
     at: usize,
     /// Whether the receives of the piece there are posted.
     posted: bool,
-    /// These are still reading `mine` at the end.
+    /// Sends that are still reading `mine` at the end.
     sends: Sends,
     receives: Receives,
 }

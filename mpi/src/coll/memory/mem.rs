@@ -210,7 +210,7 @@ pub enum Split<'a> {
     Uniform(usize),
     /// `size + 1` offsets, ascending (`MPI_Reduce_scatter`).
     Offsets(&'a [usize]),
-    /// As even as whole elements allow: `elements` divided among `parts`.
+    /// Parts as even as whole elements allow: `elements` divided among `parts`.
     Even {
         /// Elements of the whole vector.
         elements: usize,

@@ -48,7 +48,7 @@ impl<'a> Operator<'a> {
     }
 
     /// # Safety
-    /// As [`Reducer::apply`].
+    /// The conditions of [`Reducer::apply`].
     unsafe fn apply_laid_out(&self, input: *const u8, inout: *mut u8, count: i64) -> Result<()> {
         let (batch, len, base) = self.layout(count)?;
         let (left, right) = (self.scratch.take(len)?, self.scratch.take(len)?);

@@ -61,7 +61,7 @@ impl Shared {
 /// Loads a byte of each line of the first [`PROBE`] bytes, all at once.
 ///
 /// # Safety
-/// They are readable.
+/// The first [`PROBE`] bytes are readable.
 unsafe fn load_lines(from: *const u8) {
     let line = |index| {
         // SAFETY: the offset is below `PROBE`; the caller's promise.
@@ -208,7 +208,7 @@ impl BlockStream {
     /// So many bytes have come, as a cell says.
     ///
     /// # Errors
-    /// They cannot have.
+    /// So many bytes cannot have come.
     #[inline]
     pub(super) fn shown(&mut self, len: usize) -> Result<(), OutOfBounds> {
         self.reader.shown(len)
@@ -217,7 +217,7 @@ impl BlockStream {
     /// How many bytes come before this position of the peer's stream.
     ///
     /// # Errors
-    /// It is none that can be.
+    /// The position is impossible.
     #[inline]
     pub(super) fn until(&self, position: u32) -> Result<usize, OutOfBounds> {
         self.reader.until(position)

@@ -40,7 +40,7 @@ pub(in crate::transport::shm) enum CacheDistance {
 }
 
 impl CacheDistance {
-    /// As a shared word holds it.
+    /// The distance as a shared word holds it.
     pub(super) fn to_word(self) -> u64 {
         u64::from(self == Self::Far)
     }

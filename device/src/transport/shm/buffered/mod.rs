@@ -104,7 +104,7 @@ impl ShmEndpoint {
     /// Copies the first bytes of a body that is behind its cell.
     ///
     /// # Safety
-    /// As [`ShmEndpoint::take_next`].
+    /// The conditions are those of [`ShmEndpoint::take_next`].
     #[inline(never)]
     pub(super) unsafe fn take_buffered(&mut self, len: usize, into: Piece) {
         self.moved += len as u64;
@@ -125,7 +125,7 @@ impl ShmEndpoint {
     /// there.
     ///
     /// # Safety
-    /// As [`ShmEndpoint::take_next`].
+    /// The conditions are those of [`ShmEndpoint::take_next`].
     #[inline]
     unsafe fn take_bytes(&mut self, into: Piece, len: usize) -> bool {
         // SAFETY: the caller's promise.

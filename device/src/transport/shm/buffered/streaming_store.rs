@@ -10,7 +10,8 @@ use crate::streaming_copy;
 /// Longer pieces bypass the cache. 8 KiB take as long as through a shared cache, and a third of the
 /// time without a shared one.
 const LEAST: usize = 2 << 10;
-/// The same where ranks share cores: the reader may run on the one that has written.
+/// Longer pieces bypass the cache where ranks share cores: the reader may run on the core that has
+/// written.
 const LEAST_SHARED: usize = 8 << 10;
 
 /// The writer's side.
@@ -30,7 +31,7 @@ impl StreamingStore {
     /// Copies into the link. The caller publishes the bytes after this.
     ///
     /// # Safety
-    /// As for `std::ptr::copy_nonoverlapping`.
+    /// The conditions are those of `std::ptr::copy_nonoverlapping`.
     #[inline(always)]
     pub(in crate::transport::shm) unsafe fn copy(self, to: *mut u8, from: *const u8, len: usize) {
         if len > self.least {

@@ -99,7 +99,7 @@ impl Cells {
     /// Notes in a free cell in which ring its body is.
     ///
     /// # Safety
-    /// As [`Cells::fill`].
+    /// The conditions are those of [`Cells::fill`].
     #[inline(always)]
     pub(in crate::transport::shm) unsafe fn note_small_ring(&mut self, small: bool) {
         let cell = self.out.cell(self.writer.index());
@@ -110,7 +110,7 @@ impl Cells {
     /// Shows the cell whose body is there, with its header, behind so many bytes.
     ///
     /// # Safety
-    /// As [`Cells::fill`].
+    /// The conditions are those of [`Cells::fill`].
     #[inline(always)]
     pub(in crate::transport::shm) unsafe fn publish(&mut self, header: &ShortHeader, after: u32) {
         let cell = self.out.cell(self.writer.index());
@@ -178,10 +178,10 @@ impl Cells {
         }
     }
 
-    /// The same of a body that lies in the line.
+    /// Copies the first `len` bytes of a body that lies in the line of its cell.
     ///
     /// # Safety
-    /// As there.
+    /// The conditions are those of [`Cells::take`], for `len` bytes at `to`.
     #[inline(never)]
     unsafe fn take_words(&self, to: *mut u8, len: usize) {
         for (number, at) in (0..len).step_by(8).enumerate() {

@@ -63,7 +63,7 @@ impl ShmEndpoint {
         !self.cells.seems_full() || self.await_free_cell()
     }
 
-    /// The same where no cell was free at the last check.
+    /// Waits for a free cell where none was free at the last check; true if there is one now.
     #[cold]
     #[inline(never)]
     pub(super) fn await_free_cell(&mut self) -> bool {

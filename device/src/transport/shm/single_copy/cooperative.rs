@@ -166,7 +166,7 @@ impl CooperativeCopy {
 /// Reads a part; false where that fails.
 ///
 /// # Safety
-/// Its place is writable, and nothing else uses it.
+/// The place of the part is writable, and nothing else uses it.
 pub(in crate::transport::shm) unsafe fn read(
     peer: PeerMemory,
     parts: &[GetPart],
