@@ -227,6 +227,8 @@ fn damaged_files_of_a_job_are_refused_and_stay() {
             _ => "torn or altered",
         };
         assert!(done.stderr().contains(why), "{kind}: {}", done.text());
+        let advice = "and no earlier one is kept";
+        assert!(done.stderr().contains(advice), "{kind}: {}", done.text());
         assert!(!files(&job.own(), kind).is_empty());
     }
 }

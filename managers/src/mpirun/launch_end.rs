@@ -8,7 +8,7 @@ use crate::launch::linked_mpi::linked_mpi;
 use crate::report::user_log;
 use crate::saved_images;
 use crate::stdio::sink::SinkLost;
-use rejoin_channel_table::Generation;
+use rejoin_channel_table::{Epoch, Generation};
 use rejoin_managers_protocol::central::{CentralInput, HostIndex, StoredState};
 use rejoin_managers_protocol::manager_messages::Cause;
 use rejoin_managers_protocol::region_commits::RegionEpochs;
@@ -146,9 +146,12 @@ impl Launcher {
 
     /// The launch after this one, which began from a damaged checkpoint: it begins from the one
     /// before. Files of the damaged one stay until another is committed.
-    pub(super) fn fall_back(&mut self, verdict: &Verdict) -> Option<Launch> {
-        let (from, before) = (self.launch.plan.from?, self.launch.before?);
-        let why = self.damage(verdict)?;
+    pub(super) fn fall_back(
+        &mut self,
+        verdict: &Verdict,
+        (from, why): &(Epoch, String),
+    ) -> Option<Launch> {
+        let before = self.launch.before?;
         if let Some(Err(why)) = self.named.as_mut().map(|named| named.falls_back(before)) {
             tracing::warn!(why, "the record of the job");
         }
@@ -167,8 +170,8 @@ impl Launcher {
     }
 
     /// Why the job has ended with this verdict, if that is damage of the image from which a rank
-    /// was to begin.
-    fn damage(&self, verdict: &Verdict) -> Option<String> {
+    /// was to begin, and the checkpoint of the image.
+    pub(super) fn damage(&self, verdict: &Verdict) -> Option<(Epoch, String)> {
         let Verdict::Failed {
             rank,
             cause: Cause::NotStarted { .. },
@@ -182,7 +185,7 @@ impl Launcher {
             return None;
         }
         let why = saved_images::damage_of(named.images(), named.id(), *rank, from)?;
-        Some(format!("rank {rank}: {why}"))
+        Some((from, format!("rank {rank}: {why}")))
     }
 
     fn note_relaunch(&mut self, mut text: String, next: &Launch, verdict: &Verdict) {

@@ -109,7 +109,7 @@ pub fn run(mut launch: Launch) -> i32 {
     };
     begin_above_stored(&mut launch);
     let mut kept = None;
-    let result = loop {
+    let (result, damaged) = loop {
         let (result, next) = run_once(&launch, observers, kept);
         // Whatever happened, nothing of the job stays behind.
         let left = descendants::sweep(descendants::SWEEP_LIMIT);
@@ -120,13 +120,13 @@ pub fn run(mut launch: Launch) -> i32 {
             ));
         }
         match next {
-            Some(next) => (launch, observers, kept) = next,
-            None => break result,
+            Next::Launch(next) => (launch, observers, kept) = *next,
+            Next::Ends { damaged } => break (result, damaged),
         }
     };
     let is_bad = !matches!(result, Ok(Verdict::Success));
     if is_bad && let Some(named) = NamedJob::of(&launch.plan, launch.generation, launch.before) {
-        say_line!("mpirun: {}", named.ended_badly());
+        say_line!("mpirun: {}", damaged.unwrap_or_else(|| named.ended_badly()));
     }
     match result {
         Ok(Verdict::Success) => 0,
@@ -142,17 +142,24 @@ pub fn run(mut launch: Launch) -> i32 {
     }
 }
 
-/// Runs a job to its end on these hosts. When it has lost one and can be launched again, that is
-/// the next launch.
-fn run_once(
-    launch: &Launch,
-    observers: Observers,
-    kept: Option<Kept>,
-) -> (Result<Verdict>, Option<NextLaunch>) {
+/// What follows a launch.
+enum Next {
+    /// Another launch of the job.
+    Launch(Box<NextLaunch>),
+    /// The job has ended.
+    Ends {
+        /// Why the job can't be continued, if the checkpoint to continue from is damaged.
+        damaged: Option<String>,
+    },
+}
+
+/// Runs a job to its end on these hosts, or until it is launched again: it has lost a host, or the
+/// checkpoint to begin from is damaged.
+fn run_once(launch: &Launch, observers: Observers, kept: Option<Kept>) -> (Result<Verdict>, Next) {
     let is_first = kept.is_none();
     let mut launcher = match Launcher::new(launch.clone(), observers, kept) {
         Ok(launcher) => launcher,
-        Err(error) => return (Err(error), None),
+        Err(error) => return (Err(error), Next::Ends { damaged: None }),
     };
     if let Some(checkpoint) = launch.plan.from.filter(|_| is_first) {
         launcher.load_shown(checkpoint);
@@ -160,8 +167,9 @@ fn run_once(
     let verdict = launcher.run();
     let relaunched = verdict.is_ok().then(|| launcher.relaunch()).flatten();
     let falls_back = relaunched.is_none();
-    let damaged = verdict.as_ref().ok().filter(|_| falls_back);
-    let next = relaunched.or_else(|| launcher.fall_back(damaged?));
+    let ended = verdict.as_ref().ok().filter(|_| falls_back);
+    let damage = ended.and_then(|verdict| launcher.damage(verdict));
+    let next = relaunched.or_else(|| launcher.fall_back(ended?, damage.as_ref()?));
     launcher.central.forget();
     if next.is_none() {
         launcher.report();
@@ -188,13 +196,18 @@ fn run_once(
         determinants,
         ..
     } = launcher;
-    let next = next.map(|next| {
-        // After a rollback the streams drop what is written again. Without one nobody knows.
-        let continues = next.plan.from.filter(|_| !falls_back);
-        let kept = continues.map(|_| (streams, determinants));
-        (next, observers, kept)
-    });
-    (verdict, next)
+    let Some(next) = next else {
+        let damaged = damage.map(|(from, why)| {
+            format!(
+                "the job can't be continued: checkpoint {from} can't be used ({why}), and no earlier one is kept"
+            )
+        });
+        return (verdict, Next::Ends { damaged });
+    };
+    // After a rollback the streams drop what is written again. Without one nobody knows.
+    let continues = next.plan.from.filter(|_| !falls_back);
+    let kept = continues.map(|_| (streams, determinants));
+    (verdict, Next::Launch(Box::new((next, observers, kept))))
 }
 
 /// The next launch of a job, and what it takes over from the one before.
