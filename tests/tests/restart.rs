@@ -27,10 +27,12 @@ fn a_job_continues_from_compressed_files_and_then_from_plain_ones() {
     let mut job = NamedJob::gated("compressed", ["back", "work"]);
     let child = job.first(&["--image-compression", "lz4"]).start();
     job.killed(child);
+    // Files of earlier checkpoints may be there, too.
     let lengths = |job: &NamedJob| -> Vec<u64> {
-        let all = files(&job.own(), "image").into_iter();
-        all.map(|path| path.metadata().expect("a file").len())
-            .collect()
+        let image = |rank| format!("rank-{rank}.epoch-{}.image", job.committed());
+        let length = |name: String| std::fs::metadata(job.own().join(name));
+        let all = (0..3).map(|rank| length(image(rank)).expect("a file").len());
+        all.collect()
     };
     let (code, text) = job.asked(&["verify"]);
     assert!(code == Some(0) && text.contains(", 0 problems"), "{text}");
