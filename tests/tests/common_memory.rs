@@ -20,7 +20,7 @@ const RANKS: usize = 3;
 fn memory_that_ranks_map_together_is_put_back_through_kills() {
     let case = Case {
         name: "together",
-        args: &["40000"],
+        args: &["10000"],
         mode: &[],
         ordered: true,
         files: true,
