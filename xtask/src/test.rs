@@ -16,6 +16,7 @@ mod skipped;
 mod times;
 
 use crate::bounded::{AfterFailure, Spent};
+use passed::Sources;
 use setting::{Setting, Shared, cargo};
 use skipped::Skipped;
 use times::Times;
@@ -313,9 +314,19 @@ const MODELS: &str = "REJOIN_MODELS";
 fn models(c: &Setting) -> Result<()> {
     let bounds = std::env::var(MODELS).unwrap_or_else(|_| "ci".into());
     println!("bounds: {bounds} (larger ones: {MODELS}=full cargo xtask test --only models)");
+    let crates = [
+        "rejoin-channel-table",
+        "rejoin-sim",
+        "rejoin-managers-protocol",
+    ];
+    let sources = Sources::of(&c.root, "models", &crates, &[])?;
+    if extra::has_passed(c, &sources) {
+        return Ok(());
+    }
     let mut binaries = binaries::build(c)?;
     binaries.retain(binaries::Binary::is_model);
-    binaries::run(c, "models", binaries, &[(MODELS, bounds.as_ref())])
+    binaries::run(c, "models", binaries, &[(MODELS, bounds.as_ref())])?;
+    sources.note()
 }
 
 /// Two installations: that of the end-to-end tests, with hooks that kill processes and cut links,

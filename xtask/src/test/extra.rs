@@ -22,7 +22,7 @@ pub fn memory(c: &Setting) -> Result<()> {
         return c.shared.skipped.note("memory", why);
     }
     let crates = ["rejoin-mpi", "rejoin-c-abi", "rejoin-device"];
-    let sources = Sources::of(&c.root, "memory", &crates)?;
+    let sources = Sources::of(&c.root, "memory", &crates, &["+nightly"])?;
     if has_passed(c, &sources) {
         return Ok(());
     }
@@ -55,7 +55,7 @@ pub fn memory(c: &Setting) -> Result<()> {
 }
 
 /// Whether a claim need not be repeated, which is said then.
-fn has_passed(c: &Setting, sources: &Sources) -> bool {
+pub fn has_passed(c: &Setting, sources: &Sources) -> bool {
     let is_known = !c.shared.repeats && sources.have_passed();
     if is_known {
         println!("it has passed on the same sources; `--only` repeats it");
@@ -99,7 +99,7 @@ pub fn fuzz(c: &Setting) -> Result<()> {
         let why = "no nightly toolchain: only the decoders' property tests ran (`units`)";
         return c.shared.skipped.note("fuzz", why);
     }
-    let sources = Sources::of(&c.root, "fuzz", &["rejoin-fuzz"])?;
+    let sources = Sources::of(&c.root, "fuzz", &["rejoin-fuzz"], &["+nightly"])?;
     if has_passed(c, &sources) {
         return Ok(());
     }

@@ -3,6 +3,7 @@
 //! committed with them, so a test of the whole project need not repeat the claim.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -22,11 +23,18 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Of a claim about these crates, with all that they are built of.
-    pub fn of(root: &Path, claim: &'static str, crates: &[&str]) -> Result<Sources> {
-        let compiler = output(root, Command::new("cargo").args(["+nightly", "--version"]))?;
+    /// Of a claim about these crates, with all that they are built of. `toolchain`: the compiler,
+    /// as cargo is told it; the pinned one if it is empty.
+    pub fn of(
+        root: &Path,
+        claim: &'static str,
+        crates: &[&str],
+        toolchain: &[&str],
+    ) -> Result<Sources> {
+        let mut version = Command::new("cargo");
+        let compiler = output(root, version.args(toolchain).arg("--version"))?;
         let locked = ["Cargo.toml", "Cargo.lock", "fuzz/Cargo.lock"];
-        let mut paths = folders(root, crates)?;
+        let mut paths = sources(root, crates)?;
         paths.extend(locked.map(PathBuf::from));
         Sources::of_paths(root, claim, &paths, &compiler)
     }
@@ -81,6 +89,28 @@ fn with_line(text: &str, claim: &str, hash: &str) -> String {
     lines.push(format!("{claim} {hash}"));
     lines.sort();
     lines.join("\n") + "\n"
+}
+
+/// What these crates are built of, for git: their folders, and those of the crates that they depend
+/// on without tests, which no other crate is built of.
+fn sources(root: &Path, crates: &[&str]) -> Result<BTreeSet<PathBuf>> {
+    let own = packages(root, "Cargo.toml")?;
+    let own = own
+        .iter()
+        .filter(|p| crates.iter().any(|c| p["name"] == *c));
+    let own: BTreeSet<PathBuf> = own.filter_map(folder).collect();
+    let all = folders(root, crates)?;
+    let tests = all.difference(&own).flat_map(|needed| {
+        ["tests", "examples", "benches"].map(|name| excluded(&needed.join(name)))
+    });
+    Ok(all.iter().cloned().chain(tests).collect())
+}
+
+/// Git's pattern for all but this.
+fn excluded(path: &Path) -> PathBuf {
+    let mut pattern = OsString::from(":(exclude)");
+    pattern.push(path);
+    pattern.into()
 }
 
 /// The folders of crates, and of all crates of this repository that they depend on, also in tests.
@@ -182,5 +212,20 @@ mod tests {
         }
         assert!(!found.contains(&root.join("managers")), "{found:?}");
         assert!(folders(&root, &["no-such-crate"]).is_err());
+    }
+
+    #[test]
+    fn tests_of_a_crate_that_another_needs_do_not_count() {
+        let root = crate::workspace::root();
+        let found = sources(&root, &["rejoin-device"]).expect("the crates");
+        let list = |paths: &BTreeSet<PathBuf>| {
+            let mut git = Command::new("git");
+            git.args(["ls-files", "--"]).args(paths);
+            output(&root, &mut git).expect("the files")
+        };
+        let files = list(&found);
+        let has = |folder: &str| files.lines().any(|file| file.starts_with(folder));
+        assert!(has("device/tests/") && has("tests/src/") && has("wire/src/"));
+        assert!(!has("tests/tests/") && !has("ckpt/tests/"), "{files}");
     }
 }
