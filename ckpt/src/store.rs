@@ -394,7 +394,12 @@ impl PartialImage {
             // The image's name appears last.
             write_note(&file.note_path(), note, !self.passes)?;
         }
-        fs::rename(&self.temporary, &self.path)?;
+        if let Err(error) = fs::rename(&self.temporary, &self.path) {
+            if self.stays {
+                let _ = fs::remove_file(file.note_path());
+            }
+            return Err(error);
+        }
         let lasts = self.stays && !self.passes;
         if let Some(folder) = self.path.parent().filter(|_| lasts) {
             // Both names survive the end of the machine.
@@ -606,6 +611,19 @@ mod tests {
         let next = next.complete(b"").expect("a name");
         assert_eq!(names().len(), 2, "the image refers to the one before");
         drop(next);
+        images.remove_if_empty();
+        assert!(!images.path.exists());
+        fs::remove_dir(&folder).expect("empty");
+    }
+
+    #[test]
+    fn a_file_that_is_gone_before_it_has_a_name_leaves_no_note() {
+        let folder = std::env::temp_dir().join(format!("rejoin-gone-{}", std::process::id()));
+        let images = ImageFolder::new(&folder, 1, None).that_stays();
+        let partial = images.begin(0, of(1), BaseFiles::default());
+        let partial = partial.expect("a file");
+        fs::remove_file(&partial.temporary).expect("removed");
+        partial.complete(b"note").expect_err("there is no file");
         images.remove_if_empty();
         assert!(!images.path.exists());
         fs::remove_dir(&folder).expect("empty");

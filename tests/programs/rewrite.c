@@ -1,8 +1,9 @@
 /* All of a rank's memory is written in each round, so every checkpoint has all of it copied.  Ends
- * after so many seconds.
+ * after so many seconds, or when the file GATE is there.
  *
- *   rewrite MB SECONDS */
+ *   rewrite MB SECONDS [GATE] */
 #include "check.h"
+#include <unistd.h>
 
 int main(int argc, char **argv)
 {
@@ -15,7 +16,7 @@ int main(int argc, char **argv)
     for (int more = 1, round = 0; more; round++) {
         for (size_t at = 0; at < bytes; at += 4096)
             memory[at] = round;
-        int mine = MPI_Wtime() - begun < seconds;
+        int mine = MPI_Wtime() - begun < seconds && !(argc > 3 && access(argv[3], F_OK) == 0);
         MPI_Allreduce(&mine, &more, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
         CHECK(memory[bytes / 2] == (char)round);
     }

@@ -435,7 +435,12 @@ fn top_shows_a_job_again_and_again_in_a_terminal_and_once_without() {
     let mpirun = child.id().to_string();
     wait_for(LIMIT, "a checkpoint", || count(&journal, "committed") == 1);
 
-    let once = rejoin(&folder, &["top", &mpirun]);
+    // The command waits less than a second for an answer.
+    let mut once = rejoin(&folder, &["top", &mpirun]);
+    wait_for(LIMIT, "an answer", || {
+        once = rejoin(&folder, &["top", &mpirun]);
+        once.status.success()
+    });
     let text = String::from_utf8_lossy(&once.stdout);
     assert!(
         once.status.success() && !text.contains('\u{1b}'),

@@ -8,8 +8,8 @@ use rejoin_tests::hosts::moves::right;
 use rejoin_tests::spinner::Spinner;
 use std::time::Duration;
 
-/// Probes that are frequent enough for a test.
-const OFTEN: [&str; 4] = ["--probe-interval", "200ms", "--probe-timeout", "500ms"];
+/// Probes that are frequent enough for a test, and patient with a manager that is late.
+const OFTEN: [&str; 4] = ["--probe-interval", "200ms", "--probe-timeout", "1500ms"];
 
 /// Events of which there is none as long as every host is well.
 const ALARMS: [&str; 4] = [
@@ -43,7 +43,7 @@ fn a_silent_host_is_noticed_by_each_detector_and_the_answer_is_the_same() {
         let mut hosts = hosts!(3);
         let undisturbed = Job::undisturbed(&hosts, &[]);
         // Without a detector, nothing but the patience ends the wait.
-        let limits = ["--host-lease", "4", "--host-patience", "6"];
+        let limits = ["--host-lease", "8", "--host-patience", "10"];
         let mut options = with(detector, &limits);
         options.extend(["--spare", "h3"]);
         let mut job = Job::jacobi(&hosts, &options);
@@ -93,7 +93,7 @@ fn busy_processors_raise_no_alarm() {
         let hosts = hosts!(3);
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let spinners: Vec<Spinner> = (0..2 * cores).map(|_| Spinner::start()).collect();
-        let options = ["--host", "h1:2,h2:1,h3:1", "--host-lease", "2"];
+        let options = ["--host", "h1:2,h2:1,h3:1", "--host-lease", "5"];
         let mut job = Job::jacobi(&hosts, &with(detector, &options));
         job.until("committed", 5);
         no_alarm(&job);
@@ -109,7 +109,7 @@ fn the_ring_notices_two_neighbours_that_are_lost_at_once() {
     let layout = ["--host", "h1,h2,h3,h4"];
     let undisturbed = Job::undisturbed(&hosts, &layout);
     let images = images(&hosts);
-    let mut options: Vec<&str> = with("ring", &["--host-lease", "6"]);
+    let mut options: Vec<&str> = with("ring", &["--host-lease", "8"]);
     options.extend(layout);
     options.extend(["--images", &images]);
     let mut job = Job::jacobi(&hosts, &options);
@@ -126,7 +126,7 @@ fn the_ring_notices_two_neighbours_that_are_lost_at_once() {
 fn a_host_that_takes_in_ranks_joins_the_ring() {
     let mut hosts = hosts!(3);
     let undisturbed = Job::undisturbed(&hosts, &[]);
-    let options = with("ring", &["--host-lease", "4", "--spare", "h3"]);
+    let options = with("ring", &["--host-lease", "8", "--spare", "h3"]);
     let mut job = Job::jacobi(&hosts, &options);
     job.until_in_files(2);
     hosts.kill(2);

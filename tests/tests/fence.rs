@@ -157,12 +157,14 @@ fn ranks_without_another_place_go_on_when_their_manager_does() {
     let mut acting = Acting::start(&hosts, &options);
     acting.job.until("committed", 1);
     let (ranks, manager) = ranks_and_manager(&hosts);
-    for turn in 1..=2 {
+    for _ in 0..2 {
+        let events = ["host-silent", "host-heard"];
+        let [silent, heard] = events.map(|event| acting.job.events(event));
         kill(manager, libc::SIGSTOP);
-        acting.job.until("host-silent", turn);
+        acting.job.until("host-silent", silent + 1);
         assert!(are_suspended(&ranks));
         kill(manager, libc::SIGCONT);
-        acting.job.until("host-heard", turn);
+        acting.job.until("host-heard", heard + 1);
         let committed = acting.job.events("committed");
         acting.job.until("committed", committed + 1);
         assert_eq!(hosts.processes(2, "acts"), ranks);

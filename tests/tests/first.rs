@@ -27,11 +27,11 @@ fn a_rank_that_sends_once_and_computes_does_not_delay_its_peers() {
     for transport in TRANSPORTS {
         for how in ["send", "isend", "bcast"] {
             for ranks in [2, 4] {
-                let run = Run::new(ranks, program("first")).arg("1").arg("2");
+                let run = Run::new(ranks, program("first")).arg("1").arg("3");
                 let done = run.arg(how).env("REJOIN_TRANSPORT", transport).output();
                 let took = worst(&done);
                 let what = format!("{transport}, {how}, {ranks} ranks: {took} ms");
-                assert!(took < 1000, "{what}\n{}", done.text());
+                assert!(took < 2000, "{what}\n{}", done.text());
             }
         }
     }
@@ -44,7 +44,7 @@ fn nor_after_a_recovery() {
         let folder = Folder::new(&format!("first-{transport}"));
         let options = ["-n", "3", "--checkpoint-interval", "0.2"];
         let run = Run::raw(options).arg(program("first"));
-        let run = run.arg("0").arg("2").arg("send");
+        let run = run.arg("0").arg("3").arg("send");
         let run = run.arg(folder.name("end"));
         let child = run.env("REJOIN_TRANSPORT", transport).start();
         let job = Job::of(child.id(), "first");
@@ -59,6 +59,6 @@ fn nor_after_a_recovery() {
         let done = finish(child, LIMIT, "the ranks that came back");
         let took = worst(&done);
         assert!(times_back(&done.stderr()) >= 2, "{}", done.text());
-        assert!(took < 1400, "{transport}: {took} ms\n{}", done.text());
+        assert!(took < 2000, "{transport}: {took} ms\n{}", done.text());
     }
 }

@@ -10,12 +10,9 @@ use std::io::Write;
 use std::time::Duration;
 
 /// A job whose ranks can't continue on other hosts: it waits so many seconds for a silent one.
-fn without_files(hosts: &Hosts, patience: &str) -> Job {
-    let options = ["--images", "none", "--host-lease", "1"];
-    Job::jacobi(
-        hosts,
-        &[&options[..], &["--host-patience", patience]].concat(),
-    )
+fn without_files(hosts: &Hosts, [lease, patience]: [&str; 2]) -> Job {
+    let limits = ["--host-lease", lease, "--host-patience", patience];
+    Job::jacobi(hosts, &[&["--images", "none"], &limits[..]].concat())
 }
 
 /// Waits until no process of a job of `jacobi` is left on a host.
@@ -305,7 +302,7 @@ fn ranks_of_a_host_that_is_cut_off_are_suspended_and_go_on() {
     let hosts = hosts!(2);
     let undisturbed = Job::undisturbed(&hosts, &[]);
     for how in [Cut::Both, Cut::Out, Cut::In] {
-        let mut job = without_files(&hosts, "60");
+        let mut job = without_files(&hosts, ["1", "60"]);
         job.until("committed", 1);
         hosts.cut(2, how);
         job.until("host-silent", 1);
@@ -400,7 +397,8 @@ fn what_runs_elsewhere_ends_when_mpirun_does() {
 fn hosts_are_not_blamed_for_a_standstill_of_mpirun() {
     let hosts = hosts!(2);
     let undisturbed = Job::undisturbed(&hosts, &[]);
-    let mut job = without_files(&hosts, "2");
+    // A manager that is late for a moment is not silent.
+    let mut job = without_files(&hosts, ["5", "5"]);
     job.until("committed", 1);
     let mpirun = job.child.id();
     let central = children(mpirun).into_iter().find(|pid| {
@@ -411,8 +409,8 @@ fn hosts_are_not_blamed_for_a_standstill_of_mpirun() {
     [central, mpirun]
         .iter()
         .for_each(|&pid| kill(pid, libc::SIGSTOP));
-    // For how long is what is tried.
-    std::thread::sleep(Duration::from_secs(4));
+    // For how long is what is tried: longer than lease and patience together.
+    std::thread::sleep(Duration::from_secs(12));
     kill(central, libc::SIGCONT);
     // It reads its clock before it can receive a message.
     wait_for(SOON, "a central manager that sleeps", || {
@@ -430,7 +428,7 @@ fn hosts_are_not_blamed_for_a_standstill_of_mpirun() {
 fn a_frozen_host_is_found_silent_and_goes_on_when_it_thaws() {
     let hosts = hosts!(2);
     let undisturbed = Job::undisturbed(&hosts, &[]);
-    let mut job = without_files(&hosts, "60");
+    let mut job = without_files(&hosts, ["1", "60"]);
     job.until("committed", 1);
     if !hosts.freeze(2) {
         let _ = job.end();
@@ -447,7 +445,7 @@ fn a_frozen_host_is_found_silent_and_goes_on_when_it_thaws() {
 #[test]
 fn a_host_without_power_ends_the_job_and_is_named() {
     let mut hosts = hosts!(2);
-    let mut job = without_files(&hosts, "2");
+    let mut job = without_files(&hosts, ["1", "2"]);
     job.until("committed", 1);
     hosts.kill(2);
     let done = job.end();

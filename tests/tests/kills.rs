@@ -2,6 +2,7 @@
 
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Numbers, living_children};
+use rejoin_tests::limits::{LIMIT, SOON};
 use rejoin_tests::processes::{all_gone, descendants, kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, program};
 use std::io::{BufRead, BufReader};
@@ -11,9 +12,6 @@ use std::time::Duration;
 const RANKS: u32 = 4;
 /// The transports within a host.
 const TRANSPORTS: [&str; 2] = ["tcp", "shm"];
-
-/// From a kill to the end of the job: milliseconds, but on a machine that has other things to do.
-const SOON: Duration = Duration::from_secs(10);
 
 /// A run whose temporary files lie in the folder, which must be empty in the end.
 fn tidy(folder: &Folder, run: Run) -> Run {
@@ -207,7 +205,7 @@ fn any_process_killed_at_any_moment_of_a_whole_run_leaves_nothing() {
 #[test]
 fn a_stopped_rank_does_not_outlast_the_time_limit() {
     let folder = Folder::new("stopped");
-    let run = Run::raw(["--timeout", "3", "-n", "4"]).arg(program("moments"));
+    let run = Run::raw(["--timeout", "20", "-n", "4"]).arg(program("moments"));
     let child = tidy(&folder, run.arg("collective")).start();
     let mut all = Vec::new();
     wait_for(SOON, "the ranks", || {
@@ -215,10 +213,10 @@ fn a_stopped_rank_does_not_outlast_the_time_limit() {
         all.len() == 5
     });
     kill(all[2], libc::SIGSTOP);
-    let done = finish(child, SOON * 2, "a stopped rank");
+    let done = finish(child, LIMIT, "a stopped rank");
     assert_eq!(done.output.status.code(), Some(124), "{}", done.text());
     assert!(
-        done.last_line().contains("time limit of 3 s"),
+        done.last_line().contains("time limit of 20 s"),
         "{}",
         done.text()
     );

@@ -1,14 +1,12 @@
 //! The launcher with MPI programs: ends of every kind, wrappers, debuggers, other programs' ABI.
 
+use rejoin_tests::limits::SOON;
 use rejoin_tests::processes::{all_gone, kill};
 use rejoin_tests::spinner::Spinner;
 use rejoin_tests::{Run, finish, prefix, program};
 use std::io::{BufRead, BufReader};
 use std::process::Child;
 use std::time::Duration;
-
-/// Milliseconds, but on a machine that has other things to do.
-const SOON: Duration = Duration::from_secs(10);
 
 /// Starts `ends WAY RANK` on four ranks and reads the ranks' pids.
 fn started(way: &str, rank: u32) -> (Child, Vec<u32>) {
@@ -73,16 +71,16 @@ fn an_abort_is_no_success_whatever_its_code() {
 }
 
 #[test]
-fn a_killed_rank_ends_the_job_within_a_second() {
+fn a_killed_rank_ends_the_job_within_seconds() {
     for victim in 0..4 {
         let (child, pids) = started("hang", 9);
-        // A second of processor time of a thread that always computes: longer by the clock on a
-        // busy machine.
+        // Seconds of processor time of a thread that always computes: longer by the clock on a busy
+        // machine.
         let spinner = Spinner::start();
         kill(pids[victim], libc::SIGKILL);
         let done = finish(child, SOON, "ends hang");
         let took = spinner.stop();
-        assert!(took < Duration::from_secs(1), "the end took {took:?}");
+        assert!(took < Duration::from_secs(3), "the end took {took:?}");
         assert_eq!(
             done.output.status.code(),
             Some(128 + libc::SIGKILL),

@@ -73,7 +73,7 @@ fn the_server_is_killed_while_its_determinants_are_stored_in_the_background() {
 fn lost_with_determinants(mut hosts: Hosts, recovery: &str) -> String {
     let points = Points::of(&hosts);
     // A rank that is to take an image waits until its determinants are stored, and sends nothing.
-    let no_more = ["--checkpoint-interval", "asked", "--host-lease", "1"];
+    let no_more = ["--checkpoint-interval", "asked", "--host-lease", "4"];
     let options = [&["--spare", "h3:4"][..], &no_more].concat();
     let mut job = orders(&hosts, &points, recovery, &options);
     hosts.take_files(&mut job);
@@ -81,8 +81,9 @@ fn lost_with_determinants(mut hosts: Hosts, recovery: &str) -> String {
     // The other host's ranks have determinants, too.
     points.want_on(asked, 1);
     job.reaches(asked, || points.is_reached(asked));
-    // Optimistic messages that depend on these determinants leave meanwhile.
-    std::thread::sleep(Duration::from_millis(100));
+    // Optimistic messages that depend on these determinants leave meanwhile, before the lease of
+    // the host whose manager waits is over.
+    std::thread::sleep(Duration::from_secs(2));
     hosts.kill(1);
     points.release(asked);
     job.until("recovered", 1);

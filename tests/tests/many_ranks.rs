@@ -27,7 +27,7 @@ fn start(hosts: &Hosts, options: &[&str], fanout: &str) -> Job {
     let (names, ranks) = (names.join(","), (count * each).to_string());
     let spare = format!("h{}", count + 1);
     let mut all = vec!["--host", &names, "-n", &ranks, "--spare", &spare, "--stats"];
-    all.extend(["--checkpoint-interval", "1", "--host-lease", "2"]);
+    all.extend(["--checkpoint-interval", "1", "--host-lease", "5"]);
     all.extend(options);
     let gate = Job::gate(hosts);
     let mut job = Job::start(hosts, &all, |run| {

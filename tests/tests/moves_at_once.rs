@@ -216,7 +216,7 @@ fn stops(
 
 #[test]
 fn a_rank_stays_if_the_time_comes_at_which_the_job_stops() {
-    const SECONDS: u64 = 9;
+    const SECONDS: u64 = 25;
     let hosts = hosts!(3);
     let alone = Job::undisturbed(&hosts, &[]);
     for point in ["move-sent", "load-sent"] {

@@ -41,7 +41,7 @@ impl Disturbed {
         let alone = Job::undisturbed(&hosts, &[]);
         let points = Points::of(&hosts);
         let own = own(&hosts);
-        let options = ["--spare", spares, "--images", &own, "--host-lease", "1"];
+        let options = ["--spare", spares, "--images", &own, "--host-lease", "10"];
         let mut job = Job::jacobi_with(&hosts, &options, |run| points.prepare(run, &POINTS));
         job.until_in_files(1);
         Disturbed {

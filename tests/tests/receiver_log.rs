@@ -8,7 +8,9 @@ use rejoin_tests::hosts::Hosts;
 use rejoin_tests::hosts::job::{Job, good, lines};
 use rejoin_tests::processes::kill;
 
-const LOGS: [&str; 4] = ["--recovery", "receiver-log", "--host-lease", "1"];
+const LOGS: [&str; 2] = ["--recovery", "receiver-log"];
+/// A host that is lost is missed soon.
+const SHORT: [&str; 2] = ["--host-lease", "1"];
 
 fn orders(hosts: &Hosts, way: &[&str]) -> Job {
     Job::orders(hosts, &[&LOGS[..], way].concat(), 24_000)
@@ -26,11 +28,13 @@ fn ranks_that_depend_on_what_a_lost_host_had_return_with_it() {
         let mut hosts = hosts!(3);
         // An image would wait until what it depends on is stored.
         let once = ["--checkpoint-interval", "asked", "--max-restarts", "1"];
+        // Ranks of a manager that is suspended act until the end of its lease.
+        let once = [&once[..], &["--host-lease", "4"]].concat();
         let mut job = orders(&hosts, &[way, &once].concat());
         job.until_committed("partner", 1);
         // From now on nothing of this host is stored elsewhere, and its ranks continue.
         kill(hosts.processes(2, "rejoin-local")[0], libc::SIGSTOP);
-        std::thread::sleep(Duration::from_millis(300));
+        std::thread::sleep(Duration::from_secs(2));
         hosts.kill(2);
         job.until("host-replaced", 1);
         let said = job.one_order(&hosts);
@@ -41,7 +45,7 @@ fn ranks_that_depend_on_what_a_lost_host_had_return_with_it() {
 #[test]
 fn clients_of_a_lost_host_return_alone() {
     let mut hosts = hosts!(3);
-    let mut job = orders(&hosts, &["--host", "h1:2,h2:2"]);
+    let mut job = orders(&hosts, &[&SHORT[..], &["--host", "h1:2,h2:2"]].concat());
     job.until_in_files(1);
     hosts.take_files(&mut job);
     hosts.kill(2);
@@ -75,7 +79,7 @@ fn ranks_of_a_lost_host_take_what_they_had_received_from_the_copy() {
     let undisturbed = Job::undisturbed(&hosts, &[]);
     let once = ["--checkpoint-interval", "asked", "--stats"];
     let way = ["--spare", "h3", "--log-group", "rank"];
-    let mut job = Job::jacobi_without_times(&hosts, &[&LOGS[..], &once, &way].concat());
+    let mut job = Job::jacobi_without_times(&hosts, &[&LOGS[..], &SHORT, &once, &way].concat());
     job.until_committed("partner", 1);
     std::thread::sleep(Duration::from_millis(500));
     hosts.kill(2);
@@ -105,7 +109,8 @@ fn ranks_of_a_lost_host_take_what_they_had_received_from_the_copy() {
 fn a_program_without_nondeterminism_has_no_orphans() {
     let mut hosts = hosts!(3);
     let undisturbed = Job::undisturbed(&hosts, &[]);
-    let mut job = Job::jacobi_without_times(&hosts, &[&LOGS[..], &["--spare", "h3"]].concat());
+    let mut job =
+        Job::jacobi_without_times(&hosts, &[&LOGS[..], &SHORT, &["--spare", "h3"]].concat());
     job.until_in_files(1);
     hosts.take_files(&mut job);
     hosts.kill(2);

@@ -6,7 +6,7 @@ use rejoin_tests::processes::{descendants, kill, rank_of, wait_for};
 use rejoin_tests::small_disk::with_small_disk;
 use rejoin_tests::{Finished, Run, finish, listening, prefix, program};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn rejoin(arguments: &[&str]) -> Command {
     let mut command = Command::new(prefix().join("bin/rejoin"));
@@ -226,10 +226,15 @@ fn a_rank_that_was_killed_has_a_recording_up_to_its_end() {
         let path = format!("{kept}/rank-{rank}.recording");
         std::fs::metadata(path).map_or(0, |file| file.len())
     };
-    wait_for(LIMIT, "the recordings", || {
-        (0..3).all(|rank| size(rank) > 0)
+    let sizes = || [0, 1, 2].map(size);
+    let (mut before, mut since) = (sizes(), Instant::now());
+    wait_for(LIMIT, "recordings that grow no more", || {
+        let now = sizes();
+        if now != before {
+            (before, since) = (now, Instant::now());
+        }
+        now.iter().all(|size| *size > 0) && since.elapsed() > Duration::from_secs(1)
     });
-    std::thread::sleep(Duration::from_millis(500));
     kill(of_rank(&child).expect("rank 1"), libc::SIGKILL);
     let run = finish(child, LIMIT, "a recorded run");
     assert_eq!(run.output.status.code(), Some(128 + 9), "{}", run.text());

@@ -314,7 +314,8 @@ fn heard(stream: Option<impl Read + Send + 'static>) -> Receiver<String> {
 fn a_rank_killed_after_finalize_is_told_as_lost_and_as_back() {
     let folder = Folder::new("left");
     let (gate, events) = (folder.name("gate"), folder.name("events"));
-    let mut child = back(&["--events", &events], &["left", &gate]).start();
+    let options = ["--checkpoint-interval", "asked", "--events", &events];
+    let mut child = back(&options, &["left", &gate]).start();
     let (out, errors) = (heard(child.stdout.take()), heard(child.stderr.take()));
     let job = Job::of(child.id(), "back");
     let mut said: Vec<String> = (0..3)

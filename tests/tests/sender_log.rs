@@ -85,8 +85,10 @@ fn a_server_whose_answers_depend_on_the_order_of_questions() {
 #[test]
 fn a_log_that_is_full_waits_for_checkpoints() {
     let case = Case {
-        mode: &["--recovery", "sender-log", "--log-limit", "1MB"],
-        ..each_rank("sort", &["50000", "60"])
+        mode: &["--recovery", "sender-log", "--log-limit", "1MB", "--stats"],
+        shows: Some(("log_full", 1)),
+        // What a rank sends in a round has no room.
+        ..each_rank("sort", &["400000", "12"])
     };
     program_survives(&case, 1..3);
 }

@@ -118,12 +118,12 @@ fn central_is_killed_while_groups_of_a_lost_host_wait_for_its_lease() {
     for way in [&["--spare", "h3"][..], &["--log-group", "rank"]] {
         let hosts = hosts!(3);
         let undisturbed = Job::undisturbed(&hosts, &[]);
-        let with = ["--recovery", "sender-log", "--host-lease", "2"];
+        let with = ["--recovery", "sender-log", "--host-lease", "10"];
         let mut job = Job::jacobi(&hosts, &[&with[..], way].concat());
         job.until_in_files(2);
         let others = ranks_of(&hosts, 1);
-        // It ends its ranks, but nobody has seen that.
-        kill(hosts.processes(2, "rejoin-local")[0], libc::SIGHUP);
+        // The manager ends its ranks without its supervisor, but nobody reports that.
+        kill(hosts.processes(2, "rejoin-agent")[0], libc::SIGKILL);
         job.until("host-replaced", 1);
         job.kill_central();
         job.until("central-again", 1);

@@ -77,14 +77,7 @@ fn long_messages_that_are_retained_go_along() {
 fn a_group_whose_ranks_are_on_several_hosts_comes_back_together() {
     let hosts = hosts!(3);
     let alone = Job::undisturbed(&hosts, &[]);
-    let options = [
-        "--recovery",
-        "sender-log",
-        "--host-lease",
-        "1",
-        "--spare",
-        "h3:4",
-    ];
+    let options = ["--recovery", "sender-log", "--spare", "h3:4"];
     let mut job = Job::jacobi(&hosts, &options);
     job.until_in_files(1);
     let stand = pids(&hosts, "jacobi", &[0, 1]);

@@ -46,6 +46,8 @@ pub(crate) struct RankLog {
     before_image: u64,
     /// There are more: no message is sent to another group.
     is_full: bool,
+    /// How often that has begun.
+    times_full: u64,
     /// Since when there is no room for determinants or messages.
     full: FullTime,
     /// Determinants must outlive the host.
@@ -91,6 +93,7 @@ impl RankLog {
             most_file: 0,
             before_image: 0,
             is_full: false,
+            times_full: 0,
             full: FullTime::default(),
             stable: None,
             optimistic: false,
@@ -297,7 +300,8 @@ impl RankLog {
         is_other_half_full: bool,
     ) -> Option<LogRequest> {
         let retained = look.retained;
-        self.is_full = self.room.is_full(look);
+        let was_full = std::mem::replace(&mut self.is_full, self.room.is_full(look));
+        self.times_full += u64::from(self.is_full && !was_full);
         // What is released is older than what is retained.
         let released = self.retained.saturating_sub(retained);
         self.before_image = self.before_image.saturating_sub(released).min(retained);
@@ -351,11 +355,12 @@ impl RankLog {
     }
 
     /// Names and values as `mpirun --stats` shows them.
-    pub(crate) fn named(&self) -> [(&'static str, u64); 4] {
+    pub(crate) fn named(&self) -> [(&'static str, u64); 5] {
         [
             ("determinants", self.log.position()),
             ("log_bytes", self.retained),
             ("most_log_bytes", self.most_retained),
+            ("log_full", self.times_full),
             ("most_log_file_bytes", self.most_file),
         ]
     }

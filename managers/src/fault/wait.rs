@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// A test that has failed leaves no manager waiting.
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// Waits if a test wants that.
 pub(super) fn at(file: Option<&Path>, point: Point) {

@@ -368,6 +368,7 @@ impl LocalManager {
             LocalEffect::Exit { keeps_files } => {
                 self.over = true;
                 self.start_no_more();
+                self.copies.iter_mut().for_each(|copies| copies.close());
                 self.images.leave_folder(keeps_files);
                 self.outputs.job_over();
             }

@@ -170,7 +170,7 @@ impl Migration {
                 ended.get_or_insert_with(Instant::now);
             }
             // At the last points the command gets its answer just before the manager waits.
-            ended.is_some_and(|ended| ended.elapsed() > Duration::from_secs(2))
+            ended.is_some_and(|ended| ended.elapsed() > SOON / 2)
         });
         if !points.is_reached(point) {
             let words = self.words.clone();

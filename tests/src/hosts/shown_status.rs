@@ -1,21 +1,27 @@
 //! What `rejoin status` shows of the one job over such hosts.
 
 use super::Hosts;
+use crate::limits::SOON;
+use crate::processes::wait_for;
 use serde_json::Value;
 
 impl Hosts {
-    /// The job, as `rejoin status --json` shows it.
+    /// The job, as `rejoin status --json` shows it. The command gives up after seconds, so it is
+    /// repeated.
     ///
     /// # Panics
-    /// When there is no job, or several.
+    /// When there is no job that answers.
     #[must_use]
     pub fn status(&self) -> Value {
-        let output = self.rejoin(&["status", "--json"]);
-        let wrong = String::from_utf8_lossy(&output.stderr);
-        let jobs: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        let jobs = jobs.as_array().cloned().unwrap_or_default();
-        assert_eq!(jobs.len(), 1, "{jobs:?} {wrong}");
-        jobs.into_iter().next().unwrap_or_default()
+        let mut found = None;
+        wait_for(SOON, "the status of the one job", || {
+            let output = self.rejoin(&["status", "--json"]);
+            let jobs: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+            let mut jobs = jobs.as_array().cloned().unwrap_or_default();
+            found = jobs.pop().filter(|_| jobs.is_empty());
+            found.is_some()
+        });
+        found.unwrap_or_default()
     }
 
     /// The host of each rank.

@@ -20,8 +20,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A file without progress is given up after so long while the manager that has it gives files to
 /// others: each takes its time.
 const BUSY_PATIENCE: Duration = Duration::from_secs(600);
-/// Pause between two attempts, and longest pause before an order is looked at again.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(200);
+/// Longest pause before an order is looked at again: the end of the manager waits for that.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Least pause after a chunk for which no process waits: a rank that wakes up does not wait for
 /// the system's time slice.
@@ -116,6 +118,8 @@ impl Copier {
             }
             let (why, patience) = match self.attempt(order, &mut draft) {
                 Ok(None) => return Ok(CopyResult::SharedFolder),
+                // The folder may have been left meanwhile.
+                Ok(Some(_)) if self.void.contain(order.number) => continue,
                 Ok(Some(note)) => return name(draft, &note),
                 Err(CopyFailure::Final(why)) => return Err(why),
                 Err(CopyFailure::Connection(why)) => (why, PATIENCE),
@@ -128,7 +132,7 @@ impl Copier {
                     "the manager that has the file can't be reached: {why}"
                 ));
             }
-            thread::sleep(PAUSE);
+            self.rest(order, PAUSE);
         }
     }
 
@@ -215,9 +219,14 @@ impl Copier {
 
     /// Waits until the next bytes may come.
     fn keep_to_rate(&mut self, order: &CopyOrder, length: usize) {
-        let mut left = self.rate.pause_after(length, Instant::now()).max(REST);
+        let pause = self.rate.pause_after(length, Instant::now());
+        self.rest(order, pause.max(REST));
+    }
+
+    /// Waits for so long, or until the order is not wanted any more.
+    fn rest(&self, order: &CopyOrder, mut left: Duration) {
         while !left.is_zero() && !self.void.contain(order.number) {
-            let step = left.min(PAUSE);
+            let step = left.min(LOOK);
             thread::sleep(step);
             left -= step;
         }

@@ -349,6 +349,12 @@ impl ImageCopies {
         std::mem::take(&mut self.awaited).into_values().collect()
     }
 
+    /// The manager ends: its folder is left as it is now.
+    pub fn close(&mut self) {
+        self.maker.close();
+        self.urgent.iter_mut().for_each(CopyMaker::close);
+    }
+
     /// This process begins once its file is here. Returns the hosts of which central must be asked
     /// where they are.
     pub fn wait_for(&mut self, instance: ProcessInstance, image: ImageId) -> Vec<u32> {
