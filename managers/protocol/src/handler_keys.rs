@@ -1,9 +1,17 @@
 //! Handlers, which are structs of references to parts of the state.
 
 /// Makes the struct of all parts of a state, and the module `keys`, which names their types by the
-/// parts.
+/// parts. With a lifetime, the struct has references to parts that are elsewhere.
 #[macro_export]
 macro_rules! parts {
+    ($vis:vis keys { $($part:ident: $type:ty,)* }) => {
+        #[allow(non_camel_case_types)]
+        $vis mod keys {
+            use super::*;
+
+            $(pub type $part = $type;)*
+        }
+    };
     (
         $(#[$doc:meta])*
         $vis:vis $name:ident { $($(#[$part_doc:meta])* $part:ident: $type:ty,)* }
@@ -13,12 +21,22 @@ macro_rules! parts {
             $($(#[$part_doc])* $vis $part: $type,)*
         }
 
-        #[allow(non_camel_case_types)]
-        $vis mod keys {
-            use super::*;
-
-            $(pub type $part = $type;)*
+        $crate::parts! { $vis keys { $($part: $type,)* } }
+    };
+    (
+        $(#[$doc:meta])*
+        $vis:vis $name:ident<$life:lifetime> {
+            changes { $($changed:ident: $type:ty,)* }
+            $(reads { $($read:ident: $read_type:ty,)* })?
         }
+    ) => {
+        $(#[$doc])*
+        $vis struct $name<$life> {
+            $($vis $changed: &$life mut $type,)*
+            $($($vis $read: &$life $read_type,)*)?
+        }
+
+        $crate::parts! { $vis keys { $($changed: $type,)* $($($read: $read_type,)*)? } }
     };
 }
 
@@ -78,24 +96,6 @@ macro_rules! handler {
             })*
         })?
     };
-    (
-        $(#[$doc:meta])*
-        $vis:vis $name:ident of $parts:ident { $($key:ident: $part:ty,)* }
-    ) => {
-        $(#[$doc])*
-        $vis struct $name<'a> {
-            $($vis $key: $part,)*
-        }
-
-        impl<'a> $name<'a> {
-            /// With these keys.
-            $vis fn of(parts: &'a mut $parts<'_>) -> Self {
-                $name {
-                    $($key: parts.$key,)*
-                }
-            }
-        }
-    };
 }
 
-pub(crate) use handler;
+pub(crate) use {handler, parts};
