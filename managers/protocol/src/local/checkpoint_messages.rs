@@ -5,7 +5,7 @@ use super::exits::ExitHandler;
 use super::host_parts::{HostParts, keys};
 use super::image_table::{ImageFileState, Superseded};
 use super::inputs::LocalEffect;
-use super::rank_messages::one_line;
+use super::local_out::one_line;
 use crate::handler_keys::handler;
 use crate::levels::CommittedEpochs;
 use crate::manager_messages::{

@@ -3,7 +3,7 @@
 use super::copy_table::CopyState;
 use super::host_parts::{HostParts, keys};
 use super::inputs::LocalEffect;
-use super::rank_messages::one_line;
+use super::local_out::one_line;
 use crate::handler_keys::handler;
 use crate::manager_messages::{FileMessage, KeptFile};
 use rejoin_channel_table::{Epoch, ImageId, Rank};

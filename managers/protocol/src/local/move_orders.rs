@@ -9,9 +9,9 @@
 use super::host_course::LocalPhase;
 use super::host_parts::{HostParts, keys};
 use super::inputs::LocalEffect;
+use super::local_out::one_line;
 use super::lookups::LookupHandler;
 use super::move_images::OrderedImage;
-use super::rank_messages::one_line;
 use super::rank_process::RankProcess;
 use super::vacated::VacateHandler;
 use crate::handler_keys::handler;

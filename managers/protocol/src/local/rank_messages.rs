@@ -4,6 +4,7 @@ use super::checkpoint_messages::ImageHandler;
 use super::exits::ExitHandler;
 use super::host_parts::{HostParts, keys};
 use super::inputs::LocalEffect;
+use super::local_out::one_line;
 use super::lookups::LookupHandler;
 use super::region_messages::RankRegionHandler;
 use crate::handler_keys::handler;
@@ -213,14 +214,6 @@ fn unfit(
     }
     (rank != instance.rank || incarnation != instance.incarnation)
         .then(|| format!("it registered as rank {}", rank.0))
-}
-
-/// Keeps the last line on the terminal one line, whatever a program says.
-pub fn one_line(text: &str) -> String {
-    text.chars()
-        .take(400)
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
 }
 
 /// Few counters with short names of one line, whatever a program's process says.
