@@ -27,6 +27,7 @@ impl ManagerLinks<'_> {
         }
     }
 
+    /// Writes as much as the links take.
     pub fn flush(&mut self) -> Result<()> {
         self.mpirun.flush(self.reactor)?;
         match &mut self.central {

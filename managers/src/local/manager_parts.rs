@@ -1,13 +1,13 @@
 //! The parts of a local manager's state around its core, and the keys that each handler gets to
 //! them.
 //!
-//! A handler is a struct of references: its fields are all that it may read or change. None knows
-//! the core: what it has for the core goes to `inputs`. Handlers stand above each other, and none
-//! calls one above it: `RankSender`, `CopyRequests`, `ManagerLinks`, `NewImageHandler`,
-//! `LogReporter`, `RetireHandler`; then `StoredLogHandler`, `LoadHandler`, `HostCopyHandler`,
-//! `SuspendHandler`; then `RestoreHandler`, `RankEventHandler`. `ImageFileHandler`, `MemoryGuard`,
-//! `MoveReporter`, `PeerHandler`, `PlanHandler`, `RequestRetries`, `SpawnHandler` and
-//! `TakeInHandler` call none and are called by none.
+//! A handler is a struct of references: its fields are all that it may read or change. What it has
+//! for the core goes to `inputs`; only `PlanHandler` and `MoveReporter` are given the core itself.
+//! Handlers stand above each other, and none calls one above it: `RankSender`, `CopyRequests`,
+//! `ManagerLinks`, `NewImageHandler`, `LogReporter`, `RetireHandler`; then `StoredLogHandler`,
+//! `LoadHandler`, `HostCopyHandler`, `SuspendHandler`; then `RestoreHandler`, `RankEventHandler`.
+//! `ImageFileHandler`, `MemoryGuard`, `MoveReporter`, `PeerHandler`, `PlanHandler`,
+//! `RequestRetries`, `SpawnHandler` and `TakeInHandler` call none and are called by none.
 
 use super::copies::ImageCopies;
 use super::health_command::HealthCommand;

@@ -36,6 +36,7 @@ impl PeerHandler<'_> {
         self.take_deliveries()
     }
 
+    /// An event of the links to other local managers.
     pub fn event(&mut self, token: Token) -> Result<()> {
         if let Some(peers) = &mut self.peers {
             peers.event(token, self.reactor)?;
