@@ -32,6 +32,7 @@ mod cycles;
 mod deps;
 mod docstrings;
 mod file_graph;
+mod handler_items;
 mod impls;
 mod length;
 mod modules;

@@ -1,28 +1,26 @@
 //! What the manager of another host than mpirun's does for the lease of its host. The supervisor
 //! suspends the processes, because this manager may be stopped when the lease runs out.
 
-use super::LocalManager;
 use super::local_rank::LocalRank;
+use super::manager_links::ManagerLinks;
+use super::manager_parts::{ManagerParts, handler, keys};
 use crate::host::descendants;
-use rejoin_managers_protocol::lease::Terms;
-use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::manager_messages::Time;
 
-impl LocalManager {
-    /// This host is reached over a network.
-    pub(super) fn use_leases(&mut self, terms: Terms) {
-        let now = self.now();
-        self.core.use_leases(terms, now);
-        self.mpirun.use_leases(terms);
-        if let Some(central) = &mut self.central {
-            central.use_leases(terms);
-        }
-        // The first renewal is due.
-        self.queue.push_back(LocalInput::Tick);
+handler! {
+    /// Suspends processes and has them continue.
+    pub(super) SuspendHandler of ManagerParts {
+        changes { fence, stopped_here, health, mpirun, central, inputs }
+        reads { ranks, reactor }
     }
+    with {
+        links: ManagerLinks { mpirun, central, inputs, reactor },
+    }
+}
 
+impl SuspendHandler<'_> {
     /// Processes may run until then.
-    pub(super) fn run_until(&mut self, until: Time) {
+    pub fn run_until(&mut self, until: Time) {
         // Those that have retired while they were suspended stay so.
         let retired: Vec<u32> = self
             .ranks
@@ -31,24 +29,24 @@ impl LocalManager {
             .collect();
         let sent = (self.fence.as_mut()).map_or(Ok(()), |fence| fence.extend(until, &retired));
         match sent {
-            Ok(()) if std::mem::take(&mut self.stopped_here) => self.signal_present(libc::SIGCONT),
+            Ok(()) if std::mem::take(self.stopped_here) => self.signal_present(libc::SIGCONT),
             Ok(()) => {}
             Err(error) => {
                 tracing::warn!(%error, "this host ends");
-                self.job_ended();
+                self.links().job_ended();
             }
         }
     }
 
     /// Has all processes suspended.
-    pub(super) fn stop_all(&mut self) {
+    pub fn stop_all(&mut self) {
         tracing::warn!("no contact to central: the ranks are suspended");
         if let Some(health) = &mut self.health {
             health.give_up();
         }
         if !self.fence.as_mut().is_some_and(|fence| fence.suspend()) {
             tracing::warn!("the supervisor does not answer");
-            self.stopped_here = true;
+            *self.stopped_here = true;
             self.signal_present(libc::SIGSTOP);
         }
     }
@@ -64,11 +62,11 @@ impl LocalManager {
     }
 
     /// The supervisor has answered, or has ended: nothing may run here without it.
-    pub(super) fn read_supervisor(&mut self) {
+    pub fn read_supervisor(&mut self) {
         if let Some(fence) = self.fence.take_if(|fence| !fence.is_open()) {
             tracing::warn!("the supervisor has ended");
             self.reactor.remove(&fence);
-            self.job_ended();
+            self.links().job_ended();
         }
     }
 }

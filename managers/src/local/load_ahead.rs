@@ -1,19 +1,31 @@
 //! Ranks that are about to move here: while they run on their hosts, this one copies their images
 //! and loads them. When a rank stops, only what it has written since is left.
 
-use super::LocalManager;
+use super::image_copying::{CopyRequests, NO_FILES};
 use super::images::{ImageLoader, IncomingRanks, LoaderEvent};
+use super::manager_parts::{ManagerParts, handler, keys};
 use crate::error::Result;
-use crate::net::reactor::{Interest, Token};
+use crate::net::reactor::Interest;
 use rejoin_channel_table::{ImageId, MoveNumber, Rank};
 use rejoin_ckpt::twin::manager::Zygote;
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::manager_messages::KeptFile;
 use std::path::Path;
 
-impl LocalManager {
+handler! {
+    /// Loads images ahead.
+    pub(super) LoadHandler of ManagerParts {
+        changes { incoming, copies, central, inputs }
+        reads { images, reactor }
+    }
+    with {
+        requests: CopyRequests { copies, central },
+    }
+}
+
+impl LoadHandler<'_> {
     /// Loads the image of a rank that is to move here, as soon as its file is.
-    pub(super) fn load_ahead(
+    pub fn load_ahead(
         &mut self,
         rank: Rank,
         number: MoveNumber,
@@ -21,21 +33,20 @@ impl LocalManager {
     ) -> Result<()> {
         self.incoming.expect(rank, number);
         match holder {
-            Some(holder) => self.copy_image(vec![(rank, holder)], ImageId::Move(number)),
-            None => {
-                self.load_file(rank, number);
-                Ok(())
+            Some(holder) => {
+                let image = ImageId::Move(number);
+                if !self.requests().order(&[(rank, holder)], image)? {
+                    self.not_loaded(rank, number, NO_FILES);
+                }
             }
+            None => self.load_file(rank, number),
         }
+        Ok(())
     }
 
     /// The copy of a file has come to its end. Returns whether it is that of an image which is
     /// loaded ahead.
-    pub(super) fn copied_ahead(
-        &mut self,
-        file: KeptFile,
-        end: std::result::Result<(), &String>,
-    ) -> bool {
+    pub fn copied_ahead(&mut self, file: KeptFile, end: std::result::Result<(), &String>) -> bool {
         let (rank, ImageId::Move(number)) = (file.rank, file.image) else {
             return false;
         };
@@ -85,13 +96,12 @@ impl LocalManager {
     }
 
     /// What the loader of a rank says.
-    pub(super) fn loader_event(&mut self, token: Token) {
-        let rank = Rank(token.index);
+    pub fn loader_event(&mut self, rank: Rank) {
         while let Some(event) = self.incoming.event(rank) {
             match event {
                 LoaderEvent::Loaded(number, bytes) => {
                     let loaded = LocalInput::Loaded(rank, number, bytes);
-                    self.queue.push_back(loaded);
+                    self.inputs.push_back(loaded);
                 }
                 LoaderEvent::Refused(pending, why) => {
                     self.end_loader(rank);
@@ -123,19 +133,19 @@ impl LocalManager {
     }
 
     fn end_loader(&mut self, rank: Rank) {
-        let loader = self.incoming.take_loader(rank, &self.reactor);
+        let loader = self.incoming.take_loader(rank, self.reactor);
         loader.into_iter().for_each(ImageLoader::end);
     }
 
     fn not_loaded(&mut self, rank: Rank, number: MoveNumber, why: &str) {
         self.incoming.give_up(rank);
         let why = format!("its image can't be loaded there: {why}");
-        self.queue
+        self.inputs
             .push_back(LocalInput::NotLoaded(rank, number, why));
     }
 
     /// Drops what was loaded of a rank: it is here, or does not come.
-    pub(super) fn unload(&mut self, rank: Rank) {
+    pub fn unload(&mut self, rank: Rank) {
         self.end_loader(rank);
         let Some((pending, files)) = self.incoming.remove(rank) else {
             return;

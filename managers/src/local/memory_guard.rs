@@ -6,7 +6,7 @@
 //! processes of images that also have files, then the newest checkpoint, and those that are being
 //! written last. An image that holds little is kept, because its end would help nobody.
 
-use super::LocalManager;
+use super::manager_parts::{ManagerParts, handler, keys};
 use crate::host::memory_room::{MemoryRoom, ProcessMemory};
 use bytesize::ByteSize;
 use rejoin_channel_table::ImageId;
@@ -42,19 +42,27 @@ fn bounds_of_tests() -> Option<(u64, u64)> {
     Some((reserve.parse().ok()?, least.parse().ok()?))
 }
 
-impl LocalManager {
+handler! {
+    /// Watches the memory of this host.
+    pub(super) MemoryGuard of ManagerParts {
+        changes { memory_at, images, inputs }
+        reads { ranks, restores, reactor }
+    }
+}
+
+impl MemoryGuard<'_> {
     /// Gives up images if memory is short.
-    pub(super) fn guard_memory(&mut self, now: Instant) {
-        if now < self.memory_at || !self.images.are_in_memory() {
+    pub fn guard(&mut self, now: Instant) {
+        if now < *self.memory_at || !self.images.are_in_memory() {
             return;
         }
         let Some(room) = MemoryRoom::now() else {
-            self.memory_at = now + PERIODS[0];
+            *self.memory_at = now + PERIODS[0];
             return;
         };
         let (reserve, least) = bounds(&room);
         let is_plentiful = room.available > (room.total / 4).max(reserve);
-        self.memory_at = now + PERIODS[usize::from(!is_plentiful)];
+        *self.memory_at = now + PERIODS[usize::from(!is_plentiful)];
         if room.available >= reserve {
             return;
         }
@@ -68,7 +76,7 @@ impl LocalManager {
             if bytes < least {
                 continue;
             }
-            self.memory_at = now + SETTLES;
+            *self.memory_at = now + SETTLES;
             let why = format!(
                 "memory is short ({} of {} are left, and this checkpoint's images hold {})",
                 ByteSize(room.available),
@@ -90,10 +98,10 @@ impl LocalManager {
         let rank = self.ranks[slot].rank();
         tracing::warn!(rank = rank.0, image = %id, why, "an image is given up");
         if self.images.is_stored(slot, id) {
-            self.images.drop_process(slot, id, &self.reactor);
-        } else if self.images.lose_image(slot, id, &self.reactor) {
+            self.images.drop_process(slot, id, self.reactor);
+        } else if self.images.lose_image(slot, id, self.reactor) {
             let given_up = LocalInput::ImageGivenUp(rank, id, why.to_owned());
-            self.queue.push_back(given_up);
+            self.inputs.push_back(given_up);
         }
     }
 }

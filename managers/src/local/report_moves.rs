@@ -1,15 +1,23 @@
 //! Says how far the files of ranks are that move from here or to here.
 
-use super::LocalManager;
+use super::manager_parts::{ManagerParts, handler, keys};
 use rejoin_channel_table::{ImageId, MoveNumber, Rank};
-use rejoin_managers_protocol::local::LocalInput;
+use rejoin_managers_protocol::local::{Local, LocalInput};
 use rejoin_managers_protocol::manager_messages::MoveBytes;
 use std::time::Instant;
 
-impl LocalManager {
+handler! {
+    /// Reports how far moves are.
+    pub(super) MoveReporter of ManagerParts {
+        changes { report_pace, inputs }
+        reads { ranks, images, copies, incoming }
+    }
+}
+
+impl MoveReporter<'_> {
     /// Reports how far files of moves are, if that is due.
-    pub(super) fn report_moves(&mut self, now: Instant) {
-        let written: Vec<(Rank, MoveNumber, bool)> = self.core.files_of_moves().collect();
+    pub fn report(&mut self, core: &Local, now: Instant) {
+        let written: Vec<(Rank, MoveNumber, bool)> = core.files_of_moves().collect();
         let copied = self.copied_for_moves();
         let any = !(written.is_empty() && copied.is_empty());
         if !self.report_pace.are_due(any, now) {
@@ -17,7 +25,7 @@ impl LocalManager {
         }
         let mut all = Vec::new();
         for (rank, number, with_all) in written {
-            let slot = self.slot(rank);
+            let slot = self.ranks.slot(rank);
             let bytes = slot.and_then(|slot| {
                 let image = ImageId::Move(number);
                 self.images.written(slot, image, with_all)
@@ -40,7 +48,7 @@ impl LocalManager {
             }));
         }
         let news = self.report_pace.news(all).into_iter();
-        self.queue.extend(news.map(LocalInput::MoveBytes));
+        self.inputs.extend(news.map(LocalInput::MoveBytes));
     }
 
     /// The images of ranks that move here which are copied or loaded.

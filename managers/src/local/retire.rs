@@ -1,14 +1,22 @@
 //! Processes that make room for their successors.
 
-use super::LocalManager;
+use super::manager_parts::{ManagerParts, handler, keys};
 use crate::host::descendants;
 use rejoin_channel_table::{Incarnation, Rank};
 use rejoin_managers_protocol::local::LocalInput;
 
-impl LocalManager {
+handler! {
+    /// Has processes retire.
+    pub(super) RetireHandler of ManagerParts {
+        changes { ranks, starter, restores, copies, outputs, mpirun, inputs }
+        reads { images, reactor }
+    }
+}
+
+impl RetireHandler<'_> {
     /// Has a process stop, so that it can do nothing more.
-    pub(super) fn retire(&mut self, rank: Rank, incarnation: Incarnation) {
-        let Some(slot) = self.slot(rank) else {
+    pub fn retire(&mut self, rank: Rank, incarnation: Incarnation) {
+        let Some(slot) = self.ranks.slot(rank) else {
             return;
         };
         if let Some(starter) = &mut self.starter {
@@ -17,26 +25,26 @@ impl LocalManager {
         if self.restores.retire(slot, incarnation) {
             return;
         }
-        if self.gives_up_copy(rank, incarnation) || self.gives_up_determinants(rank, incarnation) {
-            self.queue.push_back(LocalInput::Retired(rank, incarnation));
-            return;
+        let copies = self.copies.as_mut();
+        let starter = self.starter.as_mut();
+        if copies.is_some_and(|copies| copies.forget_awaited(rank, incarnation))
+            || starter.is_some_and(|starter| starter.logs().forget(rank, incarnation))
+        {
+            let retired = LocalInput::Retired(rank, incarnation);
+            return self.inputs.push_back(retired);
         }
         self.ranks[slot].retire(self.images.need_its_end(slot));
-        self.check_retiring(slot);
+        self.check(slot);
     }
 
-    /// Whether some process is on its way out.
-    pub(super) fn any_retiring(&self) -> bool {
-        self.ranks.iter().any(|r| r.is_retiring())
-    }
-
-    pub(super) fn check_all_retiring(&mut self) {
+    /// Reports processes that have retired.
+    pub fn check_all(&mut self) {
         for slot in 0..self.ranks.len() {
-            self.check_retiring(slot);
+            self.check(slot);
         }
     }
 
-    fn check_retiring(&mut self, slot: usize) {
+    fn check(&mut self, slot: usize) {
         let rank = &mut self.ranks[slot];
         if !rank.is_suspended() {
             return;
@@ -44,12 +52,13 @@ impl LocalManager {
         if rank.must_end() && self.ends_clones(slot) {
             return;
         }
-        if self.ranks[slot].retired(&self.reactor) {
-            self.told(slot, LocalInput::ExitDetected);
+        if self.ranks[slot].retired(self.reactor) {
+            self.ranks
+                .report(slot, LocalInput::ExitDetected, self.inputs);
         }
         // The output of the retired process still counts.
-        self.outputs.drain(slot, &mut self.mpirun, &self.reactor);
-        self.told(slot, LocalInput::Retired);
+        self.outputs.drain(slot, self.mpirun, self.reactor);
+        self.ranks.report(slot, LocalInput::Retired, self.inputs);
     }
 
     /// Ends clones that a rank has left in the middle of its image, before they had open files of
@@ -72,8 +81,8 @@ impl LocalManager {
     }
 
     /// Ends processes that have retired.
-    pub(super) fn discard(&mut self, rank: Rank, incarnation: Incarnation) {
-        if let Some(slot) = self.slot(rank) {
+    pub fn discard(&mut self, rank: Rank, incarnation: Incarnation) {
+        if let Some(slot) = self.ranks.slot(rank) {
             self.ranks[slot].discard(Some(incarnation));
         }
     }

@@ -299,6 +299,32 @@ mod tests {
     }
 
     #[test]
+    fn handlers_and_their_keys_are_known() {
+        let owned = "All { /// One.\n part: Part, c: Vec<u8>, }";
+        let lent = "All<'a> { changes { part: Part, } reads { c: Vec<u8>, } }";
+        let b = "use crate::all::*; use crate::c::C; handler! { /// Acts.\n pub(super) B of All { \
+            changes { part } reads { c } } with { below: C { part, c }, } } \
+            impl B<'_> { pub fn go(&mut self) { X } } impl Part { pub fn go(&self) {} }";
+        let c = "use crate::all::*; use crate::b::B; handler! { pub(super) C { reads { part, c } } } \
+            impl C<'_> { pub fn back(&self, all: &mut All<'_>) { Y } }";
+        let calls = [
+            ("self.below().back(all)", "B::of(all).go()", true),
+            ("self.below().back(all)", "self.part.go()", true),
+            ("self.below().back(all)", "self.part.done()", false),
+            ("self.below().back(all)", "self.c.go()", false),
+            ("self.part.done()", "B::of(all).go()", false),
+        ];
+        for ((x, y, is_circle), all) in calls.iter().flat_map(|c| [(c, owned), (c, lent)]) {
+            let part = "pub struct Part; impl Part { pub fn done(&self) {} }";
+            let all = format!("parts! {{ /// All.\n pub {all} }} {part}");
+            let (b, c) = (b.replace('X', x), c.replace('Y', y));
+            let root = ("lib.rs", "mod all; mod b; mod c;");
+            let files = [root, ("all.rs", &all), ("b.rs", &b), ("c.rs", &c)];
+            assert_eq!(!findings(&files).is_empty(), *is_circle, "{x}, {y}");
+        }
+    }
+
+    #[test]
     fn other_receivers_of_the_name_make_no_circle() {
         for body in [
             "",

@@ -1,8 +1,8 @@
 //! The types of a crate: where their methods are, and which types their fields and methods give.
 //!
 //! A type is known if it is a struct, an enum or a union of the crate, also behind references,
-//! `Box`, `Rc`, `Arc` and a type alias. Types that macros define are not known, nor is what a
-//! container holds.
+//! `Box`, `Rc`, `Arc` and a type alias. Types that macros define are not known, except those of
+//! `handler_items`, nor is what a container holds.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -5,13 +5,15 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
+use super::handler_items;
+
 /// One Rust source file of the workspace.
 pub struct Source {
     /// From the workspace's root, with `/`.
     pub path: String,
     /// The text.
     pub text: String,
-    /// The parsed file.
+    /// The parsed file, with what its handlers define behind it.
     pub file: syn::File,
     /// Declared as `#[cfg(test)] mod …;` somewhere.
     pub for_tests: bool,
@@ -20,10 +22,17 @@ pub struct Source {
 impl Source {
     /// Parses a file.
     pub fn new(path: &str, text: &str) -> Result<Self> {
+        let mut file = syn::parse_file(text).with_context(|| format!("parsing {path}"))?;
+        let calls = file.items.iter().filter_map(|item| match item {
+            syn::Item::Macro(call) => Some(call),
+            _ => None,
+        });
+        let defined: Vec<syn::Item> = calls.flat_map(handler_items::items).collect();
+        file.items.extend(defined);
         Ok(Self {
             path: path.to_owned(),
             text: text.to_owned(),
-            file: syn::parse_file(text).with_context(|| format!("parsing {path}"))?,
+            file,
             for_tests: false,
         })
     }

@@ -4,26 +4,18 @@
 //! Central stores it before anyone knows its number. A host that was drained comes back as another
 //! one of the same name. One that was lost does not: processes of it may be there still.
 
-use super::cluster::Cluster;
-use super::commits::Commits;
 use super::event::Event;
 use super::hosts_request::{AddedHost, HostsRequest};
 use super::interface::{CentralEffect, HostIndex, Record};
-use super::job_course::JobCourse;
-use super::job_parts::JobParts;
-use super::job_terms::JobTerms;
-use super::out::Out;
+use super::job_parts::{JobParts, keys};
 use super::phase::CentralPhase;
 use crate::handler_keys::handler;
 
 handler! {
     /// Adds hosts to the running job.
     pub(in crate::central) AddedHostsHandler of JobParts {
-        course: &'a JobCourse,
-        cluster: &'a mut Cluster,
-        commits: &'a Commits,
-        terms: &'a JobTerms,
-        out: &'a mut Out,
+        changes { cluster, out }
+        reads { course, commits, terms }
     }
 }
 

@@ -1,13 +1,7 @@
 //! The keys of the handler of checkpoints, and what hosts get to know of commits.
 
-use super::cluster::Cluster;
-use super::commits::Commits;
 use super::group_schedule::TurnHandler;
-use super::job_course::JobCourse;
-use super::job_parts::JobParts;
-use super::job_terms::JobTerms;
-use super::moves::MoveTable;
-use super::out::Out;
+use super::job_parts::{JobParts, keys};
 use super::recovery::GroupCommitHandler;
 use crate::checkpoint::Coordinator;
 use crate::handler_keys::handler;
@@ -17,12 +11,8 @@ use rejoin_channel_table::Epoch;
 handler! {
     /// Requests checkpoints, and commits them.
     pub(in crate::central) CheckpointHandler of JobParts {
-        course: &'a mut JobCourse,
-        cluster: &'a mut Cluster,
-        commits: &'a mut Commits,
-        moves: &'a MoveTable,
-        terms: &'a JobTerms,
-        out: &'a mut Out,
+        changes { course, cluster, commits, out }
+        reads { moves, terms }
     }
 }
 

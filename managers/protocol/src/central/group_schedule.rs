@@ -1,12 +1,7 @@
 //! Which recovery groups take their images now, and which write them to files ([`GroupTurns`]).
 
 use super::central_omission::CentralOmission;
-use super::cluster::Cluster;
-use super::commits::Commits;
-use super::job_course::JobCourse;
-use super::job_parts::JobParts;
-use super::job_terms::JobTerms;
-use super::out::Out;
+use super::job_parts::{JobParts, keys};
 use super::phase::CentralPhase;
 use crate::handler_keys::handler;
 use crate::manager_messages::ToLocal;
@@ -16,11 +11,8 @@ use std::cmp::Reverse;
 handler! {
     /// Gives recovery groups their turns.
     pub(in crate::central) TurnHandler of JobParts {
-        course: &'a JobCourse,
-        cluster: &'a Cluster,
-        commits: &'a mut Commits,
-        terms: &'a JobTerms,
-        out: &'a mut Out,
+        changes { commits, out }
+        reads { course, cluster, terms }
     }
 }
 

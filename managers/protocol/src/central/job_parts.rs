@@ -15,16 +15,21 @@ use super::job_terms::JobTerms;
 use super::moves::MoveTable;
 use super::out::Out;
 use super::return_state::ReturnState;
+use crate::handler_keys::parts;
 
-/// All parts, for one step.
-pub(super) struct JobParts<'a> {
-    pub terms: &'a JobTerms,
-    pub course: &'a mut JobCourse,
-    pub cluster: &'a mut Cluster,
-    pub commits: &'a mut Commits,
-    pub returns: &'a mut ReturnState,
-    pub moves: &'a mut MoveTable,
-    pub out: &'a mut Out,
+parts! {
+    /// All parts, for one step.
+    pub(super) JobParts<'a> {
+        changes {
+            course: JobCourse,
+            cluster: Cluster,
+            commits: Commits,
+            returns: ReturnState,
+            moves: MoveTable,
+            out: Out,
+        }
+        reads { terms: JobTerms, }
+    }
 }
 
 impl JobParts<'_> {

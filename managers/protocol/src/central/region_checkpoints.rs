@@ -1,11 +1,8 @@
 //! Checkpoints of registered memory: their numbers and their commits.
 
-use super::cluster::Cluster;
-use super::commits::Commits;
 use super::event::Event;
 use super::interface::{HostIndex, Record};
-use super::job_parts::JobParts;
-use super::out::Out;
+use super::job_parts::{JobParts, keys};
 use crate::handler_keys::handler;
 use crate::manager_messages::{ProcessInstance, RegionMessage, ToLocal};
 use crate::region_commits::RegionProgress;
@@ -18,9 +15,8 @@ const MOST_SKIPPED: u32 = 2_000;
 handler! {
     /// Numbers and commits checkpoints of registered memory.
     pub(in crate::central) RegionHandler of JobParts {
-        cluster: &'a Cluster,
-        commits: &'a mut Commits,
-        out: &'a mut Out,
+        changes { commits, out }
+        reads { cluster }
     }
 }
 

@@ -1,16 +1,11 @@
 //! Messages about checkpoints: central's requests and commits, and the reports and questions of
 //! this host's ranks. Images that do not count are dropped.
 
-use super::copy_table::CopyTable;
 use super::exits::ExitHandler;
-use super::host_course::HostCourse;
-use super::host_parts::HostParts;
-use super::image_table::{ImageFileState, ImageTable, Superseded};
+use super::host_parts::{HostParts, keys};
+use super::image_table::{ImageFileState, Superseded};
 use super::inputs::LocalEffect;
-use super::local_out::LocalOut;
-use super::move_images::MoveImages;
-use super::process_table::ProcessTable;
-use super::rank_messages::one_line;
+use super::local_out::one_line;
 use crate::handler_keys::handler;
 use crate::levels::CommittedEpochs;
 use crate::manager_messages::{
@@ -22,23 +17,15 @@ use rejoin_wire::{FromManager, ImageCost, MOST_CAVEATS, ToManager};
 handler! {
     /// Images of the ranks of this host.
     pub(super) ImageHandler of HostParts {
-        course: &'a HostCourse,
-        processes: &'a mut ProcessTable,
-        images: &'a mut ImageTable,
-        copies: &'a mut CopyTable,
-        moves: &'a MoveImages,
-        out: &'a mut LocalOut,
+        changes { processes, images, copies, out }
+        reads { course, moves }
+    }
+    with {
+        exits: ExitHandler { processes, out },
     }
 }
 
 impl ImageHandler<'_> {
-    fn exits(&mut self) -> ExitHandler<'_> {
-        ExitHandler {
-            processes: self.processes,
-            out: self.out,
-        }
-    }
-
     /// All ranks of this host have left it: rollbacks do not concern it, but it may have images. It
     /// enters this generation then, unless it is older.
     pub fn has_only_images(&mut self, generation: Generation) -> bool {

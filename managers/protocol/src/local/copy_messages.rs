@@ -1,11 +1,9 @@
 //! Orders to keep copies and parities of other hosts' files of images, and how they end.
 
-use super::copy_table::{CopyState, CopyTable};
-use super::host_parts::HostParts;
-use super::image_table::ImageTable;
+use super::copy_table::CopyState;
+use super::host_parts::{HostParts, keys};
 use super::inputs::LocalEffect;
-use super::local_out::LocalOut;
-use super::rank_messages::one_line;
+use super::local_out::one_line;
 use crate::handler_keys::handler;
 use crate::manager_messages::{FileMessage, KeptFile};
 use rejoin_channel_table::{Epoch, ImageId, Rank};
@@ -13,9 +11,8 @@ use rejoin_channel_table::{Epoch, ImageId, Rank};
 handler! {
     /// Copies of other hosts' files.
     pub(super) CopyHandler of HostParts {
-        images: &'a ImageTable,
-        copies: &'a mut CopyTable,
-        out: &'a mut LocalOut,
+        changes { copies, out }
+        reads { images }
     }
 }
 

@@ -3,11 +3,9 @@
 //! The exit of a large process takes tens of milliseconds, and only then is its status known.
 //! Meanwhile managers begin the steps that a rollback and an end of the job have in common.
 
-use super::host_parts::HostParts;
+use super::host_parts::{HostParts, keys};
 use super::inputs::LocalEffect;
-use super::local_out::LocalOut;
 use super::process_exit::ExitNumber;
-use super::process_table::ProcessTable;
 use super::rank_process::RankProcess;
 use crate::handler_keys::handler;
 use crate::manager_messages::{Cause, ToCentral};
@@ -16,8 +14,7 @@ use rejoin_channel_table::{Incarnation, Rank};
 handler! {
     /// Ends of processes.
     pub(super) ExitHandler of HostParts {
-        processes: &'a mut ProcessTable,
-        out: &'a mut LocalOut,
+        changes { processes, out }
     }
 }
 

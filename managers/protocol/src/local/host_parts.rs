@@ -18,18 +18,23 @@ use super::leave_time::LeaveTime;
 use super::local_out::LocalOut;
 use super::move_images::MoveImages;
 use super::process_table::ProcessTable;
+use crate::handler_keys::parts;
 
-/// All parts, for one step.
-pub(super) struct HostParts<'a> {
-    pub course: &'a mut HostCourse,
-    pub processes: &'a mut ProcessTable,
-    pub restore: &'a mut HostRollback,
-    pub moves: &'a mut MoveImages,
-    pub images: &'a mut ImageTable,
-    pub copies: &'a mut CopyTable,
-    pub lease: &'a mut HostLease,
-    pub leaving: &'a mut Option<LeaveTime>,
-    pub lookups: &'a mut Option<HostLookups>,
-    pub probes: &'a mut Option<HostProbes>,
-    pub out: &'a mut LocalOut,
+parts! {
+    /// All parts, for one step.
+    pub(super) HostParts<'a> {
+        changes {
+            course: HostCourse,
+            processes: ProcessTable,
+            restore: HostRollback,
+            moves: MoveImages,
+            images: ImageTable,
+            copies: CopyTable,
+            lease: HostLease,
+            leaving: Option<LeaveTime>,
+            lookups: Option<HostLookups>,
+            probes: Option<HostProbes>,
+            out: LocalOut,
+        }
+    }
 }

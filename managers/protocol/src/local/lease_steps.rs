@@ -1,14 +1,9 @@
 //! What a host does for its lease. Its ranks run only as long as the lease does, because central
 //! may lose sight of the host.
 
-use super::host_course::HostCourse;
-use super::host_lease::HostLease;
-use super::host_parts::HostParts;
-use super::host_rollback::HostRollback;
+use super::host_parts::{HostParts, keys};
 use super::inputs::LocalEffect;
 use super::lifecycle::HostEndHandler;
-use super::local_out::LocalOut;
-use super::process_table::ProcessTable;
 use crate::handler_keys::handler;
 use crate::lease::{Extension, LeaseDuty};
 use crate::manager_messages::HostMessage;
@@ -16,11 +11,7 @@ use crate::manager_messages::HostMessage;
 handler! {
     /// The lease of this host.
     pub(super) LeaseHandler of HostParts {
-        course: &'a mut HostCourse,
-        processes: &'a mut ProcessTable,
-        restore: &'a mut HostRollback,
-        lease: &'a mut HostLease,
-        out: &'a mut LocalOut,
+        changes { course, processes, restore, lease, out }
     }
 }
 

@@ -4,11 +4,9 @@
 //! be another one by then. Shortly before the deadline, or if there is nowhere to go, the manager
 //! ends, and its ranks with it. For the job, that is a lost host.
 
-use super::host_course::HostCourse;
-use super::host_parts::HostParts;
+use super::host_parts::{HostParts, keys};
 use super::inputs::LocalEffect;
 use super::leave_time::LeaveTime;
-use super::local_out::LocalOut;
 use crate::handler_keys::handler;
 use crate::manager_messages::HostMessage;
 
@@ -18,9 +16,8 @@ const AGAIN: u64 = 2000;
 handler! {
     /// The end of this host, which its ranks leave.
     pub(super) LeavingHandler of HostParts {
-        course: &'a HostCourse,
-        leaving: &'a mut Option<LeaveTime>,
-        out: &'a mut LocalOut,
+        changes { leaving, out }
+        reads { course }
     }
 }
 

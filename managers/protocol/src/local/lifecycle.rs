@@ -1,13 +1,9 @@
 //! From the first process on this host to the end of the last one.
 
-use super::host_course::{HostCourse, LocalPhase};
-use super::host_lease::HostLease;
-use super::host_parts::HostParts;
-use super::host_rollback::HostRollback;
+use super::host_course::LocalPhase;
+use super::host_parts::{HostParts, keys};
 use super::inputs::LocalEffect;
 use super::instance_state::InstanceState;
-use super::local_out::LocalOut;
-use super::process_table::ProcessTable;
 use super::rank_process::RankProcess;
 use crate::handler_keys::handler;
 use crate::host_health::HostHealth;
@@ -21,11 +17,8 @@ pub const GRACE: u64 = 200;
 handler! {
     /// The end of the job on this host.
     pub(super) HostEndHandler of HostParts {
-        course: &'a mut HostCourse,
-        processes: &'a mut ProcessTable,
-        restore: &'a mut HostRollback,
-        lease: &'a HostLease,
-        out: &'a mut LocalOut,
+        changes { course, processes, restore, out }
+        reads { lease }
     }
 }
 

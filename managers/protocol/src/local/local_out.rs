@@ -34,3 +34,11 @@ impl LocalOut {
         }
     }
 }
+
+/// Keeps the last line on the terminal one line, whatever a program says.
+pub fn one_line(text: &str) -> String {
+    text.chars()
+        .take(400)
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}

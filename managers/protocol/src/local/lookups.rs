@@ -2,11 +2,8 @@
 
 use super::exits::ExitHandler;
 use super::host_lookups::HostLookups;
-use super::host_parts::HostParts;
+use super::host_parts::{HostParts, keys};
 use super::inputs::LocalEffect;
-use super::local_out::LocalOut;
-use super::move_images::MoveImages;
-use super::process_table::ProcessTable;
 use crate::broadcast::Peer;
 use crate::handler_keys::handler;
 use crate::lookup::{self, Directory, LookupMessage};
@@ -18,21 +15,15 @@ use rejoin_wire::ProcessMap;
 handler! {
     /// Where ranks are, of which ranks and other managers ask.
     pub(super) LookupHandler of HostParts {
-        processes: &'a mut ProcessTable,
-        moves: &'a MoveImages,
-        lookups: &'a mut Option<HostLookups>,
-        out: &'a mut LocalOut,
+        changes { processes, lookups, out }
+        reads { moves }
+    }
+    with {
+        exits: ExitHandler { processes, out },
     }
 }
 
 impl LookupHandler<'_> {
-    fn exits(&mut self) -> ExitHandler<'_> {
-        ExitHandler {
-            processes: self.processes,
-            out: self.out,
-        }
-    }
-
     /// From here on the managers to ask are known. `false`: this host's ranks get the table, or the
     /// process map is of another job.
     pub fn opens_directory(&mut self, generation: Generation, process_map: &ProcessMap) -> bool {

@@ -6,17 +6,12 @@
 //! Then the rank stops at a safe point with a last one. It waits there until its successor has
 //! registered on the other host ([`ToLocal::Vacate`]), or the move is given up ([`ToLocal::Stay`]).
 
-use super::host_course::{HostCourse, LocalPhase};
-use super::host_lookups::HostLookups;
-use super::host_parts::HostParts;
-use super::host_rollback::HostRollback;
-use super::image_table::ImageTable;
+use super::host_course::LocalPhase;
+use super::host_parts::{HostParts, keys};
 use super::inputs::LocalEffect;
-use super::local_out::LocalOut;
+use super::local_out::one_line;
 use super::lookups::LookupHandler;
-use super::move_images::{MoveImages, OrderedImage};
-use super::process_table::ProcessTable;
-use super::rank_messages::one_line;
+use super::move_images::OrderedImage;
 use super::rank_process::RankProcess;
 use super::vacated::VacateHandler;
 use crate::handler_keys::handler;
@@ -29,35 +24,16 @@ use rejoin_wire::FromManager;
 handler! {
     /// Ranks that leave this host or come to it.
     pub(super) MoveOrderHandler of HostParts {
-        course: &'a HostCourse,
-        processes: &'a mut ProcessTable,
-        restore: &'a mut HostRollback,
-        moves: &'a mut MoveImages,
-        images: &'a mut ImageTable,
-        lookups: &'a mut Option<HostLookups>,
-        out: &'a mut LocalOut,
+        changes { processes, restore, moves, images, lookups, out }
+        reads { course }
+    }
+    with {
+        vacates: VacateHandler { processes, moves, images, out },
+        lookups: LookupHandler { processes, moves, lookups, out },
     }
 }
 
 impl MoveOrderHandler<'_> {
-    fn vacates(&mut self) -> VacateHandler<'_> {
-        VacateHandler {
-            processes: self.processes,
-            moves: self.moves,
-            images: self.images,
-            out: self.out,
-        }
-    }
-
-    fn lookups(&mut self) -> LookupHandler<'_> {
-        LookupHandler {
-            processes: self.processes,
-            moves: self.moves,
-            lookups: self.lookups,
-            out: self.out,
-        }
-    }
-
     /// An order about ranks that move or have moved.
     pub fn order(&mut self, order: ToLocal) {
         let present = self.processes.generation();

@@ -1,13 +1,8 @@
 //! Processes for which a rollback waits for too long.
 
 use super::exits::ExitHandler;
-use super::host_course::HostCourse;
-use super::host_lease::HostLease;
-use super::host_parts::HostParts;
-use super::host_rollback::HostRollback;
+use super::host_parts::{HostParts, keys};
 use super::inputs::LocalEffect;
-use super::local_out::LocalOut;
-use super::process_table::ProcessTable;
 use super::recovery_wait::{Awaited, WaitDuty};
 use crate::handler_keys::handler;
 use crate::manager_messages::{Cause, ProcessMessage, ToCentral};
@@ -15,22 +10,15 @@ use crate::manager_messages::{Cause, ProcessMessage, ToCentral};
 handler! {
     /// Processes for which a rollback waits.
     pub(super) OverdueHandler of HostParts {
-        course: &'a HostCourse,
-        processes: &'a mut ProcessTable,
-        restore: &'a HostRollback,
-        lease: &'a HostLease,
-        out: &'a mut LocalOut,
+        changes { processes, out }
+        reads { course, restore, lease }
+    }
+    with {
+        exits: ExitHandler { processes, out },
     }
 }
 
 impl OverdueHandler<'_> {
-    fn exits(&mut self) -> ExitHandler<'_> {
-        ExitHandler {
-            processes: self.processes,
-            out: self.out,
-        }
-    }
-
     /// Tells the user of processes that a rollback waits for, or may have to. After a bound, it
     /// tells central that the rank does not come back.
     pub fn recovery_waits(&mut self) {

@@ -1,11 +1,7 @@
 //! What a host does to probe other hosts' managers, and to answer them.
 
-use super::host_course::HostCourse;
-use super::host_parts::HostParts;
-use super::host_probes::HostProbes;
+use super::host_parts::{HostParts, keys};
 use super::inputs::LocalEffect;
-use super::local_out::LocalOut;
-use super::process_table::ProcessTable;
 use crate::detector::{ProbeDuty, ProbeFailure, ProbeMessage, WatchOrder, WatchReport};
 use crate::handler_keys::handler;
 use crate::manager_messages::{HostMessage, ToLocal};
@@ -15,10 +11,8 @@ use rejoin_wire::MOST_AWAITED;
 handler! {
     /// Probes of other hosts, and answers to theirs.
     pub(super) ProbeHandler of HostParts {
-        course: &'a HostCourse,
-        processes: &'a ProcessTable,
-        probes: &'a mut Option<HostProbes>,
-        out: &'a mut LocalOut,
+        changes { probes, out }
+        reads { course, processes }
     }
 }
 

@@ -1,17 +1,11 @@
 //! Messages of ranks, and the answers that several of them wait for.
 
 use super::checkpoint_messages::ImageHandler;
-use super::copy_table::CopyTable;
 use super::exits::ExitHandler;
-use super::host_course::HostCourse;
-use super::host_lookups::HostLookups;
-use super::host_parts::HostParts;
-use super::image_table::ImageTable;
+use super::host_parts::{HostParts, keys};
 use super::inputs::LocalEffect;
-use super::local_out::LocalOut;
+use super::local_out::one_line;
 use super::lookups::LookupHandler;
-use super::move_images::MoveImages;
-use super::process_table::ProcessTable;
 use super::region_messages::RankRegionHandler;
 use crate::handler_keys::handler;
 use crate::manager_messages::{
@@ -23,51 +17,18 @@ use rejoin_wire::{FromManager, MOST_COUNTERS, ToManager, VERSION};
 handler! {
     /// Messages of the ranks of this host.
     pub(super) RankMessageHandler of HostParts {
-        course: &'a HostCourse,
-        processes: &'a mut ProcessTable,
-        moves: &'a MoveImages,
-        images: &'a mut ImageTable,
-        copies: &'a mut CopyTable,
-        lookups: &'a mut Option<HostLookups>,
-        out: &'a mut LocalOut,
+        changes { processes, images, copies, lookups, out }
+        reads { course, moves }
+    }
+    with {
+        images: ImageHandler { course, processes, images, copies, moves, out },
+        regions: RankRegionHandler { processes, out },
+        cards: LookupHandler { processes, moves, lookups, out },
+        exits: ExitHandler { processes, out },
     }
 }
 
 impl RankMessageHandler<'_> {
-    fn images(&mut self) -> ImageHandler<'_> {
-        ImageHandler {
-            course: self.course,
-            processes: self.processes,
-            images: self.images,
-            copies: self.copies,
-            moves: self.moves,
-            out: self.out,
-        }
-    }
-
-    fn regions(&mut self) -> RankRegionHandler<'_> {
-        RankRegionHandler {
-            processes: self.processes,
-            out: self.out,
-        }
-    }
-
-    fn cards(&mut self) -> LookupHandler<'_> {
-        LookupHandler {
-            processes: self.processes,
-            moves: self.moves,
-            lookups: self.lookups,
-            out: self.out,
-        }
-    }
-
-    fn exits(&mut self) -> ExitHandler<'_> {
-        ExitHandler {
-            processes: self.processes,
-            out: self.out,
-        }
-    }
-
     /// A rank sent this message.
     pub fn said(&mut self, rank: Rank, incarnation: Incarnation, pid: u32, message: ToManager) {
         let instance = self.processes.instance(rank, incarnation);
@@ -253,14 +214,6 @@ fn unfit(
     }
     (rank != instance.rank || incarnation != instance.incarnation)
         .then(|| format!("it registered as rank {}", rank.0))
-}
-
-/// Keeps the last line on the terminal one line, whatever a program says.
-pub fn one_line(text: &str) -> String {
-    text.chars()
-        .take(400)
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
 }
 
 /// Few counters with short names of one line, whatever a program's process says.

@@ -1,9 +1,7 @@
 //! Checkpoints of registered memory: what the ranks of this host wait for, and central's answers.
 
-use super::host_parts::HostParts;
+use super::host_parts::{HostParts, keys};
 use super::inputs::LocalEffect;
-use super::local_out::LocalOut;
-use super::process_table::ProcessTable;
 use super::rank_process::RankProcess;
 use crate::handler_keys::handler;
 use crate::manager_messages::{ProcessInstance, RegionMessage, Stage};
@@ -14,8 +12,7 @@ use rejoin_wire::FromManager;
 handler! {
     /// Checkpoints of registered memory, for ranks of this host.
     pub(super) RankRegionHandler of HostParts {
-        processes: &'a mut ProcessTable,
-        out: &'a mut LocalOut,
+        changes { processes, out }
     }
 }
 

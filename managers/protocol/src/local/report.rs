@@ -1,13 +1,7 @@
 //! The report of this host's state to a restarted central manager.
 
-use super::host_course::{HostCourse, LocalPhase};
-use super::host_lookups::HostLookups;
-use super::host_parts::HostParts;
-use super::host_rollback::HostRollback;
-use super::image_table::ImageTable;
-use super::local_out::LocalOut;
-use super::move_images::MoveImages;
-use super::process_table::ProcessTable;
+use super::host_course::LocalPhase;
+use super::host_parts::{HostParts, keys};
 use super::rank_process::RankProcess;
 use crate::handler_keys::handler;
 use crate::manager_messages::{RankReport, Report, Stage, ToCentral};
@@ -17,13 +11,8 @@ use rejoin_channel_table::{Incarnation, Rank};
 handler! {
     /// The report to a restarted central manager.
     pub(super) ReportHandler of HostParts {
-        course: &'a HostCourse,
-        processes: &'a ProcessTable,
-        restore: &'a HostRollback,
-        moves: &'a MoveImages,
-        images: &'a mut ImageTable,
-        lookups: &'a Option<HostLookups>,
-        out: &'a mut LocalOut,
+        changes { images, out }
+        reads { course, processes, restore, moves, lookups }
     }
 }
 

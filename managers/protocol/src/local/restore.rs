@@ -3,16 +3,10 @@
 //! No new process sends before all old ones are stopped. A process that was stopped in the middle
 //! of a write must not end that write beside its successor.
 
-use super::copy_table::CopyTable;
-use super::host_course::{HostCourse, LocalPhase};
-use super::host_lease::HostLease;
-use super::host_parts::HostParts;
-use super::host_rollback::{HostRollback, LocalRestore};
-use super::image_table::ImageTable;
+use super::host_course::LocalPhase;
+use super::host_parts::{HostParts, keys};
+use super::host_rollback::LocalRestore;
 use super::inputs::LocalEffect;
-use super::local_out::LocalOut;
-use super::move_images::MoveImages;
-use super::process_table::ProcessTable;
 use super::rank_process::RankProcess;
 use super::vacated::VacateHandler;
 use crate::handler_keys::handler;
@@ -23,27 +17,14 @@ use rejoin_channel_table::{Generation, ImageId, Incarnation, Rank};
 handler! {
     /// Processes of ranks that begin, or come back.
     pub(super) ProcessHandler of HostParts {
-        course: &'a mut HostCourse,
-        processes: &'a mut ProcessTable,
-        restore: &'a mut HostRollback,
-        moves: &'a mut MoveImages,
-        images: &'a mut ImageTable,
-        copies: &'a mut CopyTable,
-        lease: &'a mut HostLease,
-        out: &'a mut LocalOut,
+        changes { course, processes, restore, moves, images, copies, lease, out }
+    }
+    with {
+        vacates: VacateHandler { processes, moves, images, out },
     }
 }
 
 impl ProcessHandler<'_> {
-    fn vacates(&mut self) -> VacateHandler<'_> {
-        VacateHandler {
-            processes: self.processes,
-            moves: self.moves,
-            images: self.images,
-            out: self.out,
-        }
-    }
-
     /// The job begins on this host, as soon as anything may run here.
     pub fn begin(&mut self, order: ToLocal) {
         let starts = matches!(&order, ToLocal::Spawn { ranks, .. } if !ranks.is_empty());

@@ -1,13 +1,9 @@
 //! All ranks have registered: those of this host begin, with the table or ahead of it.
 
 use super::host_lookups::HostLookups;
-use super::host_parts::HostParts;
-use super::host_rollback::HostRollback;
+use super::host_parts::{HostParts, keys};
 use super::inputs::LocalEffect;
-use super::local_out::LocalOut;
 use super::lookups::LookupHandler;
-use super::move_images::MoveImages;
-use super::process_table::ProcessTable;
 use crate::handler_keys::handler;
 use crate::manager_messages::Stage;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
@@ -17,24 +13,15 @@ use std::sync::Arc;
 handler! {
     /// Ranks that begin.
     pub(super) StartHandler of HostParts {
-        processes: &'a mut ProcessTable,
-        restore: &'a mut HostRollback,
-        moves: &'a MoveImages,
-        lookups: &'a mut Option<HostLookups>,
-        out: &'a mut LocalOut,
+        changes { processes, restore, lookups, out }
+        reads { moves }
+    }
+    with {
+        cards: LookupHandler { processes, moves, lookups, out },
     }
 }
 
 impl StartHandler<'_> {
-    fn cards(&mut self) -> LookupHandler<'_> {
-        LookupHandler {
-            processes: self.processes,
-            moves: self.moves,
-            lookups: self.lookups,
-            out: self.out,
-        }
-    }
-
     /// All ranks have registered: those that wait for that continue, the table may come later.
     pub fn begin_without_table(
         &mut self,

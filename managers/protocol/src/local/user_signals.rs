@@ -1,21 +1,15 @@
 //! Signals of the user, which ranks get.
 
-use super::host_course::HostCourse;
-use super::host_lease::HostLease;
-use super::host_parts::HostParts;
+use super::host_parts::{HostParts, keys};
 use super::inputs::LocalEffect;
-use super::local_out::LocalOut;
-use super::process_table::ProcessTable;
 use crate::handler_keys::handler;
 use crate::signal_numbers::{self, CONT, TSTP};
 
 handler! {
     /// Signals to the ranks.
     pub(super) SignalHandler of HostParts {
-        course: &'a mut HostCourse,
-        processes: &'a ProcessTable,
-        lease: &'a HostLease,
-        out: &'a mut LocalOut,
+        changes { course, out }
+        reads { processes, lease }
     }
 }
 

@@ -1,11 +1,7 @@
 //! Ranks that are not on this host any more: what is left of them here is dropped.
 
-use super::host_parts::HostParts;
-use super::image_table::ImageTable;
+use super::host_parts::{HostParts, keys};
 use super::inputs::LocalEffect;
-use super::local_out::LocalOut;
-use super::move_images::MoveImages;
-use super::process_table::ProcessTable;
 use super::rank_process::RankProcess;
 use crate::handler_keys::handler;
 use crate::manager_messages::{ProcessInstance, ProcessMessage};
@@ -14,10 +10,7 @@ use rejoin_channel_table::{ImageId, MoveNumber, Rank};
 handler! {
     /// What ranks leave behind that move, or do not.
     pub(super) VacateHandler of HostParts {
-        processes: &'a mut ProcessTable,
-        moves: &'a mut MoveImages,
-        images: &'a mut ImageTable,
-        out: &'a mut LocalOut,
+        changes { processes, moves, images, out }
     }
 }
 

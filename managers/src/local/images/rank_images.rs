@@ -35,8 +35,6 @@ pub enum ImageEvent {
     },
     /// The image is written to a file, which gets its name.
     Written,
-    /// The image is also in a file.
-    Stored,
     /// The image can't be written to a file.
     NotStored {
         /// The reason; `None`: a restore interrupted it.
@@ -304,23 +302,24 @@ impl RankImages {
         Some((id, event))
     }
 
-    /// The next image whose file has got its name, or gets none: its slot and what it is called.
-    pub fn next_named(&mut self) -> Option<(usize, ImageId, ImageEvent)> {
+    /// The next image whose file has got its name, or gets none for this reason: its slot and what
+    /// it is called.
+    pub fn next_named(&mut self) -> Option<(usize, ImageId, std::result::Result<(), String>)> {
         loop {
             let files = self.files.as_ref()?;
             let NamedFile { slot, id, file } = files.next()?;
             let mut images = self.ranks.get_mut(slot).into_iter().flatten();
             let image = images.find(|i| i.id == id && matches!(i.file, ImageFile::Written));
-            let event = match (image, file) {
+            let named = match (image, file) {
                 (Some(image), Ok(file)) => {
                     image.file = ImageFile::Stored(file);
                     // Nothing was made ahead while it wrote.
                     self.prepare_later();
-                    ImageEvent::Stored
+                    Ok(())
                 }
                 (Some(image), Err(why)) => {
                     image.file = ImageFile::Absent;
-                    ImageEvent::NotStored { why: Some(why) }
+                    Err(why)
                 }
                 // The image was dropped meanwhile.
                 (None, file) => {
@@ -328,7 +327,7 @@ impl RankImages {
                     continue;
                 }
             };
-            return Some((slot, id, event));
+            return Some((slot, id, named));
         }
     }
 

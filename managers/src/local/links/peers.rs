@@ -21,6 +21,7 @@ use crate::net::session_link::SessionLink;
 use peer_probes::Probing;
 use rejoin_channel_table::{JobId, JobKey};
 use rejoin_managers_protocol::broadcast::{BroadcastEffect, BroadcastMessage, Member};
+use rejoin_managers_protocol::detector::ProbeFailure;
 use rejoin_managers_protocol::lookup;
 use rejoin_managers_protocol::manager_messages::ToLocal;
 use std::collections::BTreeMap;
@@ -390,6 +391,16 @@ impl Peers {
             caller.link.flush(reactor)?;
         }
         Ok(())
+    }
+
+    /// Notes connections that are refused while they are tried again.
+    fn note_refusals(&mut self) {
+        let refused = self
+            .dialing
+            .iter()
+            .filter(|(_, d)| !d.connected && d.dialer.is_refused());
+        let refused = refused.map(|(peer, _)| (*peer, ProbeFailure::Refused));
+        self.probing.failures.extend(refused);
     }
 
     /// Time until [`Peers::run_timers`] is due.

@@ -2,19 +2,14 @@
 
 use super::move_request::{MovePlan, MoveRequest, Movers};
 use super::rank_progress::{MoveStage, RankMove};
-use crate::central::cluster::Cluster;
-use crate::central::commits::Commits;
 use crate::central::event::Event;
 use crate::central::interface::{CentralEffect, HostIndex, Record};
-use crate::central::job_course::JobCourse;
-use crate::central::job_parts::JobParts;
-use crate::central::job_terms::JobTerms;
-use crate::central::moves::{MoveRules, MoveTable};
+use crate::central::job_parts::{JobParts, keys};
+use crate::central::moves::MoveRules;
 use crate::central::out::Out;
 use crate::central::phase::CentralPhase;
 use crate::central::recovery::GroupCommitHandler;
 use crate::central::resume::Past;
-use crate::central::return_state::ReturnState;
 use crate::checkpoint::Coordinator;
 use crate::handler_keys::handler;
 use crate::manager_messages::{ProcessInstance, ToLocal};
@@ -24,13 +19,11 @@ use std::collections::{BTreeMap, BTreeSet};
 handler! {
     /// Moves ranks to other hosts.
     pub(in crate::central) MoveHandler of JobParts {
-        course: &'a JobCourse,
-        cluster: &'a mut Cluster,
-        commits: &'a mut Commits,
-        returns: &'a ReturnState,
-        moves: &'a mut MoveTable,
-        terms: &'a JobTerms,
-        out: &'a mut Out,
+        changes { cluster, commits, moves, out }
+        reads { course, returns, terms }
+    }
+    with {
+        group_commits: GroupCommitHandler { course, cluster, commits, terms, out },
     }
 }
 
@@ -43,16 +36,6 @@ impl MoveHandler<'_> {
             returns: self.returns,
             moves: self.moves,
             terms: self.terms,
-        }
-    }
-
-    fn group_commits(&mut self) -> GroupCommitHandler<'_> {
-        GroupCommitHandler {
-            course: self.course,
-            cluster: self.cluster,
-            commits: self.commits,
-            terms: self.terms,
-            out: self.out,
         }
     }
 

@@ -6,13 +6,8 @@
 //! files lack.
 
 use crate::central::central_omission::CentralOmission;
-use crate::central::cluster::Cluster;
-use crate::central::commits::Commits;
 use crate::central::interface::{CentralEffect, HostIndex, Record};
-use crate::central::job_course::JobCourse;
-use crate::central::job_parts::JobParts;
-use crate::central::job_terms::JobTerms;
-use crate::central::out::Out;
+use crate::central::job_parts::{JobParts, keys};
 use crate::central::phase::CentralPhase;
 use crate::central::recovery_groups::GroupCheckpoint;
 use crate::handler_keys::handler;
@@ -23,11 +18,8 @@ use std::collections::BTreeMap;
 handler! {
     /// Commits checkpoints of recovery groups.
     pub(in crate::central) GroupCommitHandler of JobParts {
-        course: &'a JobCourse,
-        cluster: &'a Cluster,
-        commits: &'a mut Commits,
-        terms: &'a JobTerms,
-        out: &'a mut Out,
+        changes { commits, out }
+        reads { course, cluster, terms }
     }
 }
 

@@ -6,19 +6,13 @@
 //! the end of the lost host's last lease. So no rank acts there when another one replaces it.
 
 use super::phases::Relaunching;
-use crate::central::cluster::Cluster;
-use crate::central::commits::Commits;
 use crate::central::ending::EndHandler;
 use crate::central::interface::{
     CentralEffect, CentralInput, HostIndex, Record, Relaunch, StoredState,
 };
-use crate::central::job_course::JobCourse;
-use crate::central::job_parts::JobParts;
-use crate::central::job_terms::JobTerms;
-use crate::central::out::Out;
+use crate::central::job_parts::{JobParts, keys};
 use crate::central::phase::CentralPhase;
 use crate::central::recovery::LaunchRules;
-use crate::central::return_state::ReturnState;
 use crate::handler_keys::handler;
 use crate::signal_numbers;
 use crate::verdict::Verdict;
@@ -26,12 +20,8 @@ use crate::verdict::Verdict;
 handler! {
     /// Ends the job once all hosts are done, or launches it again.
     pub(in crate::central) RelaunchHandler of JobParts {
-        course: &'a mut JobCourse,
-        cluster: &'a mut Cluster,
-        commits: &'a Commits,
-        returns: &'a mut ReturnState,
-        terms: &'a JobTerms,
-        out: &'a mut Out,
+        changes { course, cluster, returns, out }
+        reads { commits, terms }
     }
 }
 

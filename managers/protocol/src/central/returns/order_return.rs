@@ -1,16 +1,10 @@
 //! The orders to restore ranks, and those that wait.
 
 use super::held_orders::RankPlaces;
-use crate::central::cluster::Cluster;
-use crate::central::commits::Commits;
 use crate::central::failure::Failure;
 use crate::central::interface::HostIndex;
-use crate::central::job_course::JobCourse;
-use crate::central::job_parts::JobParts;
-use crate::central::job_terms::JobTerms;
-use crate::central::out::Out;
+use crate::central::job_parts::{JobParts, keys};
 use crate::central::recovery::GroupCommitHandler;
-use crate::central::return_state::ReturnState;
 use crate::handler_keys::handler;
 use crate::manager_messages::{Cause, ToLocal};
 use rejoin_channel_table::{Epoch, ImageId, Incarnation, Rank};
@@ -18,26 +12,15 @@ use rejoin_channel_table::{Epoch, ImageId, Incarnation, Rank};
 handler! {
     /// Orders hosts to restore ranks, once nothing of these acts elsewhere.
     pub(in crate::central) OrderHandler of JobParts {
-        course: &'a JobCourse,
-        cluster: &'a mut Cluster,
-        commits: &'a mut Commits,
-        returns: &'a mut ReturnState,
-        terms: &'a JobTerms,
-        out: &'a mut Out,
+        changes { cluster, commits, returns, out }
+        reads { course, terms }
+    }
+    with {
+        group_commits: GroupCommitHandler { course, cluster, commits, terms, out },
     }
 }
 
 impl OrderHandler<'_> {
-    fn group_commits(&mut self) -> GroupCommitHandler<'_> {
-        GroupCommitHandler {
-            course: self.course,
-            cluster: self.cluster,
-            commits: self.commits,
-            terms: self.terms,
-            out: self.out,
-        }
-    }
-
     /// Orders the hosts of these ranks to restore them from this checkpoint. A host waits that
     /// takes in a rank of a lost one, or one that may still act elsewhere.
     pub(super) fn order_return(&mut self, from: Option<Epoch>, ranks: &[(Rank, Incarnation)]) {

@@ -74,14 +74,4 @@ impl Peers {
     pub fn take_failures(&mut self) -> Vec<(u32, ProbeFailure)> {
         std::mem::take(&mut self.probing.failures)
     }
-
-    /// Notes connections that are refused while they are tried again.
-    pub(super) fn note_refusals(&mut self) {
-        let refused = self
-            .dialing
-            .iter()
-            .filter(|(_, d)| !d.connected && d.dialer.is_refused());
-        let refused = refused.map(|(peer, _)| (*peer, ProbeFailure::Refused));
-        self.probing.failures.extend(refused);
-    }
 }
