@@ -281,7 +281,7 @@ fn a_killed_central_manager_has_a_successor_also_without_recovery() {
 #[test]
 fn a_job_without_a_journal_ends_with_its_central_manager_and_says_so() {
     let program = env!("CARGO_BIN_EXE_mpirun");
-    let script = format!("ulimit -f 0; exec {program} -n 2 sh -c 'echo here; sleep 1000'");
+    let script = format!("ulimit -f 0; exec {program} -n 2 sh -c 'echo here; sleep 1000; true'");
     let child = mpirun_in("sh", &["-c", &script]).spawn().unwrap();
     // Two managers, and per rank a shell and its child.
     let pids = settled(child.id(), 2 + 2 * 2);

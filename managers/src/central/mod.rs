@@ -1,6 +1,6 @@
 //! The central manager: a process of its own around the core and its journal. mpirun starts it,
-//! repeatedly if it must. mpirun also passes it the sockets that listen for local managers. Messages
-//! between central and local managers do not pass through mpirun.
+//! repeatedly if it must. mpirun also passes it the sockets that listen for local managers.
+//! Messages between central and local managers do not pass through mpirun.
 
 mod asked_places;
 pub mod central_messages;
