@@ -1,11 +1,9 @@
 //! The managers' daemons and the command line.
 //!
-//! `mpirun` is the sink of the job's streams and relays messages between its managers ([`mpirun`]).
-//! It starts a local manager, the same program again, which starts and watches the ranks
-//! ([`local`]). For a job with recovery it also starts the central manager ([`central`]); for other
-//! jobs mpirun is the central manager itself. Each of them has one thread, and mpirun another one
-//! while a manager starts ([`launch::child_manager`]). The cores in `rejoin-managers-protocol` make
-//! all decisions.
+//! `mpirun` is the sink of the job's streams ([`mpirun`]). It starts the same program again as a
+//! local manager, which starts and watches the ranks ([`local`]), and as the central manager
+//! ([`central`]). Each of them has one thread, and mpirun another one while a manager starts
+//! ([`launch::child_manager`]). The cores in `rejoin-managers-protocol` make all decisions.
 
 /// Writes a line on standard error. A line without a reader or without room is lost: `eprintln!`
 /// would end the process instead.

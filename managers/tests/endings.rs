@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{finish, mpirun, settled};
+use common::{finish, mpirun, mpirun_in, settled};
+use rejoin_tests::job::living_children;
 use rejoin_tests::processes::{all_gone, children, descendants, kill, wait_for};
 use std::time::Duration;
 
@@ -52,9 +53,14 @@ fn tree(ranks: usize) -> (std::process::Child, Vec<u32>) {
     let child = mpirun(&["-n", &ranks.to_string(), "sh", "-c", TREE])
         .spawn()
         .unwrap();
-    // The local manager, and per rank two shells and two sleeps.
-    let pids = settled(child.id(), 1 + 4 * ranks);
+    // Two managers, and per rank two shells and two sleeps.
+    let pids = settled(child.id(), 2 + 4 * ranks);
     (child, pids)
+}
+
+/// The local manager of a job.
+fn local_manager(mpirun: u32) -> u32 {
+    living_children(mpirun, "rejoin-local")[0]
 }
 
 #[test]
@@ -68,9 +74,7 @@ fn killing_mpirun_ends_everything() {
 #[test]
 fn killing_the_local_manager_ends_everything() {
     let (child, pids) = tree(2);
-    let local = children(child.id());
-    assert_eq!(local.len(), 1);
-    kill(local[0], libc::SIGKILL);
+    kill(local_manager(child.id()), libc::SIGKILL);
     all_gone(&pids, SOON);
     let done = finish(child);
     assert_eq!(done.code, Some(1));
@@ -84,8 +88,7 @@ fn killing_the_local_manager_ends_everything() {
 #[test]
 fn a_suspended_local_manager_ends_everything() {
     let (child, pids) = tree(2);
-    let local = children(child.id());
-    kill(local[0], libc::SIGSTOP);
+    kill(local_manager(child.id()), libc::SIGSTOP);
     let done = finish(child);
     assert_eq!(done.code, Some(1));
     assert!(
@@ -100,8 +103,7 @@ fn a_suspended_local_manager_ends_everything() {
 #[test]
 fn killing_a_rank_ends_everything_and_says_so() {
     let (child, pids) = tree(3);
-    let local = children(child.id())[0];
-    let ranks = children(local);
+    let ranks = children(local_manager(child.id()));
     assert_eq!(ranks.len(), 3);
     kill(ranks[1], libc::SIGKILL);
     all_gone(&pids, SOON);
@@ -113,7 +115,7 @@ fn killing_a_rank_ends_everything_and_says_so() {
 
 #[test]
 fn killing_any_process_of_the_tree_leaves_nothing_in_the_end() {
-    for victim in 0..5 {
+    for victim in 0..6 {
         let (child, pids) = tree(1);
         kill(pids[victim], libc::SIGKILL);
         // The death of a background child is the wrapper's business; then we end the job.
@@ -147,7 +149,7 @@ fn ranks_that_ignore_signals_end_all_the_same() {
          while :; do sleep 1000; done"
     );
     let child = mpirun(&["-n", "2", "sh", "-c", &script]).spawn().unwrap();
-    let pids = settled(child.id(), 4);
+    let pids = settled(child.id(), 5);
     gate.open();
     let done = finish(child);
     assert_eq!(done.code, Some(4), "{}", done.err);
@@ -159,7 +161,7 @@ fn stopped_ranks_end_too() {
     let child = mpirun(&["-n", "2", "sh", "-c", "kill -STOP $$; sleep 100"])
         .spawn()
         .unwrap();
-    let pids = settled(child.id(), 3);
+    let pids = settled(child.id(), 4);
     kill(child.id(), libc::SIGTERM);
     all_gone(&pids, SOON);
     assert_eq!(finish(child).code, Some(143));
@@ -177,7 +179,7 @@ fn a_signal_while_ranks_are_started_ends_the_job() {
     for signals in [1, 2] {
         let child = mpirun(&["-n", "400", "sleep", "1000"]).spawn().unwrap();
         // The local manager has begun, and is far from the last rank.
-        let pids = settled(child.id(), 2);
+        let pids = settled(child.id(), 3);
         (0..signals).for_each(|_| kill(child.id(), libc::SIGTERM));
         let done = finish(child);
         assert_eq!(done.code, Some(143), "{}", done.err);
@@ -226,7 +228,7 @@ fn so_does_any_other_signal_that_kills_the_ranks() {
 
 fn signal_is_named(signal: i32, line: &str) {
     let child = mpirun(&["-n", "2", "sleep", "1000"]).spawn().unwrap();
-    let pids = settled(child.id(), 3);
+    let pids = settled(child.id(), 4);
     kill(child.id(), signal);
     let done = finish(child);
     assert_eq!(done.code, Some(128 + signal));
@@ -242,23 +244,64 @@ fn ignored_signals_stay_ignored() {
     let script = format!("trap '' HUP; exec {mpirun} -n 1 sh -c '{}'", gate.wait());
     command.args(["-c", &script]);
     let child = command.spawn().unwrap();
-    settled(child.id(), 2);
+    settled(child.id(), 3);
     kill(child.id(), libc::SIGHUP);
     gate.open();
     assert_eq!(finish(child).code, Some(0));
 }
 
 #[test]
-fn stopping_and_continuing_goes_through() {
-    // The central manager is a process of its own, or is within mpirun.
-    for recovery in ["coordinated", "none"] {
-        stopped_and_continued(recovery);
+fn a_killed_central_manager_has_a_successor_also_without_recovery() {
+    let gate = Gate::new("central");
+    let script = format!("{}; echo $REJOIN_RANK; exit $REJOIN_RANK", gate.wait());
+    let child = mpirun(&["-n", "2", "sh", "-c", &script]).spawn().unwrap();
+    // Two managers and two ranks: it is killed before they have begun, and twice while they run.
+    let central = || living_children(child.id(), "rejoin-central");
+    let mut last = Vec::new();
+    for processes in [1, 4, 4] {
+        settled(child.id(), processes);
+        wait_for(SOON, "another central manager", || {
+            !central().is_empty() && central() != last
+        });
+        last = central();
+        kill(last[0], libc::SIGKILL);
     }
+    wait_for(SOON, "its successor", || {
+        !central().is_empty() && central() != last
+    });
+    gate.open();
+    let done = finish(child);
+    // The end of a rank with an error is still the end of the job.
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    assert!(done.out.contains("1\n"), "{}", done.out);
+    let again = "mpirun: the central manager was killed by signal 9, started again after ";
+    assert!(done.err.contains(again), "{}", done.err);
 }
 
-fn stopped_and_continued(recovery: &str) {
-    let options = ["-n", "1", "--recovery", recovery, "sleep", "1000"];
-    let child = mpirun(&options).spawn().unwrap();
+#[test]
+fn a_job_without_a_journal_ends_with_its_central_manager_and_says_so() {
+    let program = env!("CARGO_BIN_EXE_mpirun");
+    let script = format!("ulimit -f 0; exec {program} -n 2 sh -c 'echo here; sleep 1000; true'");
+    let child = mpirun_in("sh", &["-c", &script]).spawn().unwrap();
+    // Two managers, and per rank a shell and its child.
+    let pids = settled(child.id(), 2 + 2 * 2);
+    kill(
+        living_children(child.id(), "rejoin-central")[0],
+        libc::SIGKILL,
+    );
+    let done = finish(child);
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    let line = done.last_line();
+    let why = "there is no central manager any more: it was killed by signal 9, after the journal ";
+    assert!(line.contains(why), "{}", done.err);
+    // The last process of central ends the ranks in order: what they have written comes.
+    assert_eq!(done.out, "here\nhere\n");
+    all_gone(&pids, SOON);
+}
+
+#[test]
+fn stopping_and_continuing_goes_through() {
+    let child = mpirun(&["-n", "1", "sleep", "1000"]).spawn().unwrap();
     let mut rank = None;
     wait_for(SOON, "the rank", || {
         let name = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm"));

@@ -103,7 +103,7 @@ impl Job {
         is_alive(self.mpirun)
     }
 
-    /// Its central manager, if that has a process of its own that lives.
+    /// Its central manager, if that lives.
     pub fn central(&self) -> Option<u32> {
         let all = children(self.mpirun);
         let is = |pid: &u32| name_if_it_is_there(*pid).is_some_and(|n| n == "rejoin-central");

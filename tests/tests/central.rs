@@ -326,7 +326,7 @@ fn a_limit_of_file_sizes_below_the_journal_ends_nothing() {
     let told = |line: &str| {
         line.starts_with("mpirun: the journal ")
             && line.contains("File too large")
-            && line.contains("the job continues without")
+            && line.contains("the job continues, and ends if its central manager is killed")
     };
     assert_eq!(errors.lines().filter(|l| told(l)).count(), 1, "{errors}");
 }

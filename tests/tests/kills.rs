@@ -3,7 +3,7 @@
 use rejoin_tests::folder::Folder;
 use rejoin_tests::job::{Numbers, living_children};
 use rejoin_tests::limits::{LIMIT, SOON};
-use rejoin_tests::processes::{all_gone, descendants, kill, wait_for};
+use rejoin_tests::processes::{all_gone, children, descendants, kill, wait_for};
 use rejoin_tests::{Finished, Run, finish, program};
 use std::io::{BufRead, BufReader};
 use std::process::Child;
@@ -207,12 +207,14 @@ fn a_stopped_rank_does_not_outlast_the_time_limit() {
     let folder = Folder::new("stopped");
     let run = Run::raw(["--timeout", "20", "-n", "4"]).arg(program("moments"));
     let child = tidy(&folder, run.arg("collective")).start();
-    let mut all = Vec::new();
+    let mut ranks = Vec::new();
     wait_for(SOON, "the ranks", || {
-        all = descendants(child.id());
-        all.len() == 5
+        let local = living_children(child.id(), "rejoin-local");
+        ranks = local.into_iter().flat_map(children).collect();
+        ranks.len() == 4
     });
-    kill(all[2], libc::SIGSTOP);
+    let all = descendants(child.id());
+    kill(ranks[1], libc::SIGSTOP);
     let done = finish(child, LIMIT, "a stopped rank");
     assert_eq!(done.output.status.code(), Some(124), "{}", done.text());
     assert!(

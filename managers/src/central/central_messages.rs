@@ -5,6 +5,7 @@ use rejoin_managers_protocol::central::{
     CentralEffect, CentralInput, HostView, Job, JobView, MoveView, RankView,
 };
 use rejoin_managers_protocol::manager_messages::Time;
+use rejoin_managers_protocol::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use std::os::fd::RawFd;
 use std::path::PathBuf;
@@ -18,8 +19,10 @@ pub struct Begin {
     pub links: LinkPlan,
     /// The sockets that listen for local managers, which the process has inherited.
     pub listening: Vec<RawFd>,
-    /// Where its journal is, or is to be made.
-    pub journal: PathBuf,
+    /// Where its journal is, or is to be made, if there is a place for it.
+    pub journal: Option<PathBuf>,
+    /// No process can continue the job: this one only ends it, with this verdict.
+    pub verdict: Option<Verdict>,
     /// A predecessor has said something, so it has stored that the job began.
     pub began: bool,
     /// Inputs that the predecessor may not have taken, with their numbers.
@@ -80,9 +83,9 @@ pub enum CentralToMpirun {
     },
     /// The answer to [`MpirunToCentral::Ping`].
     Alive,
-    /// The journal can't be made or read, for this reason: nothing more is done.
+    /// The journal can't be read, for this reason: nothing more is done.
     NoJournal(String),
-    /// The journal can't be written any more, for this reason. Later records are not stored, and no
-    /// central manager can continue the job.
+    /// The journal can't be made, or not be written any more, for this reason. Later records are
+    /// not stored, and no central manager can continue the job.
     JournalFailed(String),
 }

@@ -1,9 +1,8 @@
-//! Drives the core of the central manager, in a process of its own or in mpirun. Passes messages of
-//! local managers and of mpirun to the core, stores its records, and sends its orders. Reports the
-//! other effects to mpirun.
+//! Drives the core of the central manager. Passes messages of local managers and of mpirun to the
+//! core, stores its records, and sends its orders. Reports the other effects to mpirun.
 
 use super::central_messages::{CentralToMpirun, StatusRequest};
-use super::host_links::{HostLinks, LinkKinds};
+use super::host_links::{HostLinks, kind};
 use super::journal::Journal;
 use crate::error::Result;
 use crate::fault;
@@ -23,11 +22,10 @@ pub const ORDERS_LIMIT: Duration = Duration::from_millis(500);
 /// The core of a job that has begun or was taken up, and its links to the local managers.
 pub struct CoreDriver {
     core: Central,
-    /// None where the job ends with this process, and when it can't be written any more: the job is
-    /// not to end for that.
+    /// None if it can't be made or written: the job is not to end for that, but ends with this
+    /// process.
     journal: Option<Journal>,
     hosts: HostLinks,
-    kinds: LinkKinds,
     /// The hosts' names.
     names: Vec<String>,
     verbose_log: VerboseLog,
@@ -39,13 +37,12 @@ pub struct CoreDriver {
 }
 
 impl CoreDriver {
-    /// A driver of this core, which stores its records in this journal. The events of its links are
-    /// of these kinds, and its hosts have these names.
+    /// A driver of this core, which stores its records in this journal. Its hosts have these names.
     #[must_use]
     pub fn new(
         core: Central,
         journal: Option<Journal>,
-        (mut hosts, kinds): (HostLinks, LinkKinds),
+        mut hosts: HostLinks,
         mut names: Vec<String>,
         verbose_log: VerboseLog,
     ) -> CoreDriver {
@@ -58,7 +55,6 @@ impl CoreDriver {
             core,
             journal,
             hosts,
-            kinds,
             names,
             verbose_log,
             view: None,
@@ -72,12 +68,6 @@ impl CoreDriver {
         let due = self.core.deadline();
         let due = due.map(|at| Duration::from_nanos(at.0.saturating_sub(now().0)));
         due.into_iter().chain(self.hosts.wait_limit()).min()
-    }
-
-    /// The job as it is now.
-    #[must_use]
-    pub fn view(&self) -> JobView {
-        self.core.view()
     }
 
     /// How everything is, for a client.
@@ -107,7 +97,7 @@ impl CoreDriver {
         reactor: &Reactor,
         out: &mut Vec<CentralToMpirun>,
     ) -> Result<()> {
-        if token.kind == self.kinds.caller {
+        if token.kind == kind::CALLER {
             return self.hosts.called(token.index, reactor);
         }
         self.read(token.index as HostIndex, reactor, out)
@@ -316,7 +306,6 @@ mod tests {
     use rejoin_managers_protocol::manager_messages::ToLocal;
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-    const KINDS: LinkKinds = LinkKinds { link: 1, caller: 2 };
     const JOB: JobId = JobId(5);
 
     fn key() -> JobKey {
@@ -340,10 +329,10 @@ mod tests {
         };
         let mut sockets = ListeningSockets::default();
         sockets.add_local(name).unwrap();
-        let hosts = HostLinks::new(&job, &plan, sockets, KINDS, reactor).unwrap();
+        let hosts = HostLinks::new(&job, &plan, sockets, reactor).unwrap();
         let names = job.hosts.clone();
         let log = VerboseLog::new(None);
-        CoreDriver::new(Central::new(job), None, (hosts, KINDS), names, log)
+        CoreDriver::new(Central::new(job), None, hosts, names, log)
     }
 
     /// Connects the local manager of a host.

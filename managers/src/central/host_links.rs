@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The setup of the links of a job, for central in either process.
+/// The setup of the links of a job.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LinkPlan {
     /// The job.
@@ -44,13 +44,14 @@ pub struct LinkPlan {
     pub lookups: bool,
 }
 
-/// Kinds of the events of links, and of callers.
-#[derive(Debug, Clone, Copy)]
-pub struct LinkKinds {
-    /// Of a link; the index is the host.
-    pub link: u8,
+/// Kinds of the events in a central manager's process.
+pub mod kind {
+    /// Of the link to mpirun.
+    pub const MPIRUN: u8 = 0;
+    /// Of the link to a local manager; the index is its host.
+    pub const HOST: u8 = 1;
     /// Of a caller that has not proved itself.
-    pub caller: u8,
+    pub const CALLER: u8 = 2;
 }
 
 /// One local manager.
@@ -72,8 +73,6 @@ pub struct HostLinks {
     image_places: AskedPlaces,
     /// Where local managers reach each other.
     peer_places: AskedPlaces,
-    /// Kind of the events of links.
-    link_kind: u8,
 }
 
 impl HostLinks {
@@ -85,7 +84,6 @@ impl HostLinks {
         job: &Job,
         plan: &LinkPlan,
         sockets: ListeningSockets,
-        kinds: LinkKinds,
         reactor: &Reactor,
     ) -> Result<HostLinks> {
         let hosts = job.hosts.len();
@@ -97,7 +95,7 @@ impl HostLinks {
         let may_join = |host: &HostIndex| takes_in.is_some_and(|f| !f.lost.contains(host));
         let link = |host: HostIndex| {
             let has_link = used.contains(&host) || may_join(&host);
-            let token = Token::indexed(kinds.link, u32::try_from(host).unwrap_or(u32::MAX));
+            let token = Token::indexed(kind::HOST, u32::try_from(host).unwrap_or(u32::MAX));
             let link = has_link.then(|| SessionLink::new(token));
             link.map(|link| HostLink { link, open: true })
         };
@@ -105,8 +103,8 @@ impl HostLinks {
         let most = host_limits::callers(host_limits::launcher(hosts));
         let key = central_key(&plan.key, plan.launch);
         let instance = u64::from(plan.restarts);
-        let kind = (kinds.caller, most);
-        let listener = Listener::new(plan.id, key, sockets, kind, instance, reactor)?;
+        let callers = (kind::CALLER, most);
+        let listener = Listener::new(plan.id, key, sockets, callers, instance, reactor)?;
         let run = (u64::from(plan.launch) << 48) | (instance * TREES);
         let top = |tree| Top::new(tree, run, &job.placement, plan.lookups);
         Ok(HostLinks {
@@ -119,7 +117,6 @@ impl HostLinks {
             top: plan.tree.as_ref().map(top),
             image_places: AskedPlaces::default(),
             peer_places: AskedPlaces::default(),
-            link_kind: kinds.link,
         })
     }
 
@@ -127,7 +124,7 @@ impl HostLinks {
     pub fn add_host(&mut self, lan: LanId) {
         self.lans.push(lan);
         let host = u32::try_from(self.links.len()).unwrap_or(u32::MAX);
-        let link = SessionLink::new(Token::indexed(self.link_kind, host));
+        let link = SessionLink::new(Token::indexed(kind::HOST, host));
         self.links.push(Some(HostLink { link, open: true }));
     }
 

@@ -1,6 +1,6 @@
-//! The central manager of a job with recovery: a process of its own around the core and its
-//! journal. mpirun starts it, repeatedly if it must. mpirun also passes it the sockets that listen
-//! for local managers. Messages between central and local managers do not pass through mpirun.
+//! The central manager: a process of its own around the core and its journal. mpirun starts it,
+//! repeatedly if it must. mpirun also passes it the sockets that listen for local managers.
+//! Messages between central and local managers do not pass through mpirun.
 
 mod asked_places;
 pub mod central_messages;
@@ -17,9 +17,8 @@ use crate::report::verbose_log::VerboseLog;
 use crate::{fault, logs};
 use central_messages::{Begin, CentralToMpirun, MpirunToCentral};
 use core_driver::{CoreDriver, ORDERS_LIMIT};
-use host_links::{HostLinks, LinkKinds};
+use host_links::{HostLinks, kind};
 use journal::{Journal, JournalError};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use rejoin_managers_protocol::central::{Central, CentralInput, Record};
@@ -29,20 +28,13 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// A process whose wait returns so much too late was suspended.
-pub const SUSPENDED_AFTER: Duration = Duration::from_millis(1000);
+const SUSPENDED_AFTER: Duration = Duration::from_millis(1000);
 
 /// How long a predecessor may take to release the journal.
 const IN_USE_LIMIT: Duration = Duration::from_secs(5);
 
 /// The longest single wait.
 const LONGEST: Duration = Duration::from_secs(60);
-
-/// Kinds of events.
-mod kind {
-    pub const MPIRUN: u8 = 0;
-    pub const HOST: u8 = 1;
-    pub const CALLER: u8 = 2;
-}
 
 /// Runs a central manager whose link to mpirun is its standard input. Returns its exit code.
 #[must_use]
@@ -172,18 +164,24 @@ impl Process {
     fn begin(&mut self, begin: Begin) -> Result<bool> {
         // SAFETY: mpirun has left us these descriptors, and no other code here knows them.
         let sockets = unsafe { ListeningSockets::inherited(&begin.listening) };
-        let (core, journal, again) = match open_core(&begin) {
-            Ok(all) => all,
-            Err(error) => return self.unjournaled(&error),
+        let (core, journal, again) = match taken_up(&begin) {
+            Ok(Some(all)) => all,
+            Ok(None) => {
+                let core = Central::new(begin.job.clone());
+                (core, self.new_journal(&begin)?, Vec::new())
+            }
+            // No effect may happen without its record: mpirun has the job ended.
+            Err(error) => {
+                let unread = CentralToMpirun::NoJournal(error.to_string());
+                self.link.queue(&unread)?;
+                self.link.flush();
+                return Ok(false);
+            }
         };
-        let kinds = LinkKinds {
-            link: kind::HOST,
-            caller: kind::CALLER,
-        };
-        let hosts = HostLinks::new(&begin.job, &begin.links, sockets, kinds, &self.reactor)?;
+        let hosts = HostLinks::new(&begin.job, &begin.links, sockets, &self.reactor)?;
         let verbose_log = VerboseLog::new(begin.verbose);
         let names = begin.job.hosts;
-        let driver = CoreDriver::new(core, Some(journal), (hosts, kinds), names, verbose_log);
+        let driver = CoreDriver::new(core, journal, hosts, names, verbose_log);
         self.driver = Some(driver);
         self.step(None, CentralInput::Begin)?;
         let mut inputs = begin.inputs;
@@ -206,17 +204,21 @@ impl Process {
         Ok(true)
     }
 
-    /// No effect may happen without its record: reports that to mpirun, which decides.
-    fn unjournaled(&mut self, error: &JournalError) -> Result<bool> {
-        self.link
-            .queue(&CentralToMpirun::NoJournal(error.to_string()))?;
-        let begun = Instant::now();
-        while self.link.flush() && begun.elapsed() < IN_USE_LIMIT {
-            let mut link = [PollFd::new(self.link.as_fd(), PollFlags::POLLOUT)];
-            // An interrupted wait is another turn.
-            let _ = poll(&mut link, PollTimeout::from(100u8));
-        }
-        Ok(false)
+    /// Makes the journal of a new job. A job without one continues.
+    fn new_journal(&mut self, begin: &Begin) -> Result<Option<Journal>> {
+        let Some(path) = &begin.journal else {
+            return Ok(None);
+        };
+        // A journal without a job was never acted upon.
+        let _ = std::fs::remove_file(path);
+        let error = match Journal::create(path, begin.links.id) {
+            Ok(journal) => return Ok(Some(journal)),
+            Err(error) => error.to_string(),
+        };
+        // Before any host hears of the job: no other process may begin it, too.
+        self.link.queue(&CentralToMpirun::JournalFailed(error))?;
+        self.link.flush();
+        Ok(None)
     }
 
     fn step(&mut self, number: Option<u64>, input: CentralInput) -> Result<()> {
@@ -238,28 +240,30 @@ impl Process {
     }
 }
 
-/// The core of a new job, or of one that a predecessor began, and its journal. Also the numbers of
-/// the inputs with which the predecessor stored requests to end the job.
-fn open_core(begin: &Begin) -> std::result::Result<(Central, Journal, Vec<u64>), JournalError> {
-    let anew = || {
-        // A journal without a job was never acted upon.
-        let _ = std::fs::remove_file(&begin.journal);
-        let journal = Journal::create(&begin.journal, begin.links.id)?;
-        Ok((Central::new(begin.job.clone()), journal, Vec::new()))
-    };
-    if begin.links.restarts == 0 {
-        return anew();
+/// The core of a job that a predecessor has begun, its journal, and the numbers of the inputs with
+/// which the predecessor stored requests to end the job.
+type TakenUp = (Central, Option<Journal>, Vec<u64>);
+
+/// Takes up the job of a predecessor. `None`: there was none, or it has stored nothing.
+fn taken_up(begin: &Begin) -> std::result::Result<Option<TakenUp>, JournalError> {
+    if let Some(verdict) = begin.verdict.clone() {
+        let core = Central::resume(begin.job.clone(), vec![Record::Decided(verdict)]);
+        return Ok(Some((core, None, Vec::new())));
     }
+    let resumes = begin.links.restarts > 0;
+    let Some(path) = begin.journal.as_ref().filter(|_| resumes) else {
+        return Ok(None);
+    };
     let begun = Instant::now();
     loop {
-        match Journal::resume(&begin.journal) {
+        match Journal::resume(path) {
             Err(JournalError::InUse { .. }) if begun.elapsed() < IN_USE_LIMIT => {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            Err(JournalError::Empty { .. }) if !begin.began => return anew(),
+            Err(JournalError::Empty { .. }) if !begin.began => return Ok(None),
             Ok((_, id, _)) if id != begin.links.id => {
                 return Err(JournalError::Torn {
-                    path: begin.journal.clone(),
+                    path: path.clone(),
                     why: "it is another job's".into(),
                 });
             }
@@ -271,7 +275,7 @@ fn open_core(begin: &Begin) -> std::result::Result<(Central, Journal, Vec<u64>),
                 });
                 let stored = stored.collect();
                 let core = Central::resume(begin.job.clone(), records);
-                return Ok((core, journal, stored));
+                return Ok(Some((core, Some(journal), stored)));
             }
         }
     }

@@ -338,13 +338,13 @@ fn table(status: &JobStatus) -> String {
         if let Some([retained, used]) = log_lines(status) {
             out += &format!("  message log: {retained}; {used}\n");
         }
-        if status.central_restarts > 0 {
-            let times = counted(status.central_restarts, "time", "times");
-            out += &format!(
-                "  central manager {}, started again {times}\n",
-                status.central
-            );
-        }
+    }
+    if status.central_restarts > 0 {
+        let times = counted(status.central_restarts, "time", "times");
+        out += &format!(
+            "  central manager {}, started again {times}\n",
+            status.central
+        );
     }
     out += &hosts(status);
     out += &move_progress::lines(&status.moves);

@@ -98,8 +98,7 @@ pub(super) fn find(victims: &[Victim]) -> Vec<(Victim, u32)> {
         let pids: Vec<u32> = match victim {
             Victim::Nobody | Victim::Wait => Vec::new(),
             Victim::Local => called(LOCAL).map(|s| s.pid).take(1).collect(),
-            // Without one of its own, mpirun's process is central's.
-            Victim::Central => vec![called(CENTRAL).next().map_or(root, |s| s.pid)],
+            Victim::Central => called(CENTRAL).map(|s| s.pid).take(1).collect(),
             Victim::Twin(rank) => {
                 let of = |s: &&Seen| descendants::rank_of(s.pid) == Some(rank);
                 called(TWIN).filter(of).map(|s| s.pid).collect()

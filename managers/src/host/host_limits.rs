@@ -86,24 +86,24 @@ impl HostLimits {
             let fit = most_ranks(files.most, come_back);
             return Err(refusal(ranks, need, "open files", files, fit));
         }
-        // The local manager is one more.
+        // The local manager and the central manager are two more.
         match &self.processes {
-            Some(limit) if ranks + 1 > limit.most => {
-                let fit = limit.most.saturating_sub(1);
-                Err(refusal(ranks, ranks + 1, "processes", limit, fit))
+            Some(limit) if ranks + 2 > limit.most => {
+                let fit = limit.most.saturating_sub(2);
+                Err(refusal(ranks, ranks + 2, "processes", limit, fit))
             }
             _ => Ok(()),
         }
     }
 }
 
-/// Whether mpirun can have links to so many hosts, `each` of them to a host.
+/// Whether mpirun can have links to so many hosts.
 ///
 /// # Errors
 /// One line that names the need and the limit.
-pub fn allow_hosts(hosts: usize, each: usize) -> Result<(), String> {
+pub fn allow_hosts(hosts: usize) -> Result<(), String> {
     let (soft, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
-    let need = launcher(hosts * each) + CALLERS.1;
+    let need = launcher(hosts) + CALLERS.1;
     if need <= soft {
         return Ok(());
     }
@@ -250,12 +250,12 @@ mod tests {
         };
         let limits = HostLimits {
             files: limit(1040, "ulimit -Hn"),
-            processes: Some(limit(151, "kernel.pid_max")),
+            processes: Some(limit(152, "kernel.pid_max")),
         };
         assert_eq!(limits.allow(150, false), Ok(()));
         assert_eq!(
             limits.allow(151, false).unwrap_err(),
-            "151 ranks need 152 processes, and the limit here is 151 (kernel.pid_max): at most 150 fit"
+            "151 ranks need 153 processes, and the limit here is 152 (kernel.pid_max): at most 150 fit"
         );
         assert_eq!(
             limits.allow(201, false).unwrap_err(),

@@ -1,16 +1,13 @@
-//! The central manager as mpirun has it: in this process, or, for a job with recovery, in one of
-//! its own ([`super::remote_central`]). Here is what both have in common: what comes of what
-//! central does for mpirun and the user. It does not concern streams.
+//! The central manager as mpirun has it: its process ([`super::remote_central`]), and what comes of
+//! what central does for mpirun and the user. It does not concern streams.
 
-use super::central_core::CentralCore;
 use super::central_news::{CentralNews, News, Placing};
 use super::rank_counters::RankCounters;
-use super::remote_central::{CentralSetup, Gone, Heard};
+use super::remote_central::{CentralSetup, Gone, RemoteCentral};
 use crate::central::central_messages::{CentralToMpirun, StatusRequest};
-use crate::central::core_driver::{CoreDriver, ORDERS_LIMIT};
-use crate::central::host_links::LinkKinds;
+use crate::central::core_driver::ORDERS_LIMIT;
 use crate::error::Result;
-use crate::net::reactor::{Reactor, Token};
+use crate::net::reactor::Reactor;
 use crate::report::query::JobStatus;
 use crate::report::status_summary::StatusSummary;
 use crate::report::verbose_log::VerboseLog;
@@ -22,14 +19,11 @@ use rejoin_managers_protocol::levels::CommittedEpochs;
 use rejoin_managers_protocol::region_commits::RegionEpochs;
 use rejoin_managers_protocol::verdict::Verdict;
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Drives the core, or speaks with the process that does.
+/// Speaks with the central manager's process.
 pub(super) struct CentralHandle {
-    core: CentralCore,
-    /// Kinds of the events of its links, where the core is in this process.
-    kinds: LinkKinds,
+    process: RemoteCentral,
     /// The hosts' names.
     hosts: Vec<String>,
     begun: Instant,
@@ -49,34 +43,24 @@ pub(super) struct CentralHandle {
     relaunch: Option<Relaunch>,
     /// Hosts whose local managers do not end.
     dropped: Vec<HostIndex>,
-    /// There is no process for the core, for this reason; whether the job has begun.
-    unmanaged: Option<(String, bool)>,
     statuses: Vec<(u32, JobStatus)>,
-    /// Clients that asked a central manager which is no more.
-    asked: Vec<StatusRequest>,
 }
 
 impl CentralHandle {
-    /// A driver whose first step begins the job. With a place for a journal, the core is in a
-    /// process of its own, and its events are of `kind`. Otherwise the core is in this process, and
-    /// the events of its links to local managers are of `kinds`.
+    /// Starts the process, which begins the job. Its events are of this kind.
     pub fn new(
         setup: CentralSetup,
         summary: StatusSummary,
-        journal: Option<PathBuf>,
-        (kind, kinds): (u8, LinkKinds),
+        kind: u8,
         reactor: &Reactor,
     ) -> Result<CentralHandle> {
         let hosts = setup.job.hosts.clone();
         VerboseLog::new(setup.verbose).job(setup.job.placement.len(), &hosts);
-        let core = CentralCore::start(setup, journal, (kind, kinds), reactor)?;
-        let first = core.is_here().then_some(CentralInput::Begin);
         Ok(CentralHandle {
-            core,
-            kinds,
+            process: RemoteCentral::start(setup, kind, reactor)?,
             hosts,
             begun: Instant::now(),
-            queue: first.into_iter().collect(),
+            queue: VecDeque::new(),
             counters: RankCounters::default(),
             news: CentralNews::new(summary),
             over: None,
@@ -85,9 +69,7 @@ impl CentralHandle {
             asks_relaunchable: None,
             relaunch: None,
             dropped: Vec::new(),
-            unmanaged: None,
             statuses: Vec::new(),
-            asked: Vec::new(),
         })
     }
 
@@ -103,24 +85,12 @@ impl CentralHandle {
 
     /// Suspends it with mpirun, and continues it.
     pub fn pause(&self, pause: bool) {
-        if let Some(remote) = self.core.remote() {
-            remote.pause(pause);
-        }
+        self.process.pause(pause);
     }
 
-    /// mpirun was suspended: a core in this process could receive no message of a host.
-    pub fn was_suspended(&mut self) {
-        if self.core.is_here() {
-            self.tell(CentralInput::Suspended);
-        }
-    }
-
-    /// Does what is due: of the core in this process, or sees to it that its process answers.
-    pub fn run_timers(&mut self, reactor: &Reactor) -> Result<()> {
-        match &mut self.core {
-            CentralCore::InProcess(_) => self.drive(|core, out| core.run_timers(reactor, out)),
-            CentralCore::Remote(remote) => remote.watch(),
-        }
+    /// Sees to it that the process answers.
+    pub fn run_timers(&mut self) -> Result<()> {
+        self.process.watch()
     }
 
     /// How long until [`CentralHandle::run_timers`] is due.
@@ -128,58 +98,23 @@ impl CentralHandle {
         if !self.queue.is_empty() {
             return Some(Duration::ZERO);
         }
-        self.core.wait_limit()
+        self.process.wait_limit()
     }
 
-    /// Something came from a local manager, or one calls, for a core in this process.
-    pub fn host_event(&mut self, token: Token, reactor: &Reactor) -> Result<()> {
-        self.drive(|core, out| core.event(token, reactor, out))
-    }
-
-    /// Drives the core, if it is in this process, and carries out its effects.
-    fn drive(
-        &mut self,
-        act: impl FnOnce(&mut CoreDriver, &mut Vec<CentralToMpirun>) -> Result<()>,
-    ) -> Result<()> {
-        let mut out = Vec::new();
-        if let CentralCore::InProcess(driver) = &mut self.core {
-            act(driver, &mut out)?;
-        }
-        out.into_iter().for_each(|message| self.take(message));
-        Ok(())
-    }
-
-    /// Passes all inputs to the core, and carries out its effects.
+    /// Passes on all inputs.
     pub fn steps(&mut self, reactor: &Reactor) -> Result<()> {
         while let Some(input) = self.queue.pop_front() {
-            match &mut self.core {
-                CentralCore::Remote(remote) => remote.say(input)?,
-                CentralCore::InProcess(_) => {
-                    self.drive(|core, out| core.step(None, input, reactor, out))?;
-                }
-            }
+            self.process.say(input)?;
         }
-        for request in std::mem::take(&mut self.asked) {
-            self.ask_status(request)?;
-        }
-        self.core.flush(reactor)
+        self.process.flush(reactor)
     }
 
-    /// Something came from the central manager's process.
+    /// Something came from the process.
     pub fn read(&mut self, reactor: &Reactor) -> Result<()> {
         let over = self.over.is_some() || self.relaunch.is_some();
-        let Some(remote) = self.core.remote_mut() else {
-            return Ok(());
-        };
-        match remote.read(over, reactor)? {
-            Heard::FromCentral(told) => told.into_iter().for_each(|told| self.take(told)),
-            Heard::Ended(None) => {}
-            Heard::Ended(Some(why)) => self.unmanaged = Some((why, true)),
-        }
-        match self.unmanaged.take() {
-            Some((why, began)) => self.without(why, began, reactor),
-            None => Ok(()),
-        }
+        let told = self.process.read(over, self.news.verdict(), reactor)?;
+        told.into_iter().for_each(|told| self.take(told));
+        Ok(())
     }
 
     fn take(&mut self, told: CentralToMpirun) {
@@ -195,63 +130,28 @@ impl CentralHandle {
                 moves,
                 now,
             } => {
-                let central = self.core.process();
+                let central = (self.process.pid(), self.process.restarts());
                 let summary = self.news.summary();
                 let status =
                     summary.status(&view, ranks.into_iter(), (&hosts, &moves), now, central);
                 self.statuses.push((client, status));
             }
-            CentralToMpirun::Alive => {}
-            CentralToMpirun::NoJournal(why) => {
-                // A job that has begun could not be continued. A job that has not begun runs
-                // without it, like a job without a place for its journal.
-                let began = self.core.remote().is_some_and(|remote| remote.began());
-                tracing::warn!(why, began, "no journal");
-                if !began {
-                    self.news.unjournaled(why.clone(), false);
-                }
-                self.unmanaged = Some((why, began));
-            }
-            CentralToMpirun::JournalFailed(why) => {
-                // Its records are obsolete from here on.
-                self.core.remove_journal();
-                self.news.unjournaled(why, true);
-            }
+            CentralToMpirun::JournalFailed(why) => self.news.unjournaled(why),
+            CentralToMpirun::Alive | CentralToMpirun::NoJournal(_) => {}
         }
-    }
-
-    /// There is no process for the core: it continues here, which, once the job has begun, is its
-    /// end.
-    fn without(&mut self, why: String, began: bool, reactor: &Reactor) -> Result<()> {
-        let Some(remote) = self.core.remote() else {
-            return Ok(());
-        };
-        let said: Vec<CentralInput> = remote.to_repeat().collect();
-        let clients: Vec<StatusRequest> = remote.clients().collect();
-        remote.kill();
-        self.core.remove_journal();
-        let decided = || self.news.verdict().cloned();
-        let verdict = began.then(|| decided().unwrap_or(Verdict::CentralLost { why }));
-        self.core = CentralCore::after(remote, verdict, self.kinds, reactor)?;
-        self.queue.push_front(CentralInput::Begin);
-        self.queue.extend(said);
-        self.asked.extend(clients);
-        Ok(())
     }
 
     fn perform(&mut self, effect: CentralEffect) {
         match effect {
-            // The process with the core has done these.
+            // The process has done these.
             CentralEffect::Persist(_) | CentralEffect::Send(..) | CentralEffect::SendAll(..) => {}
             CentralEffect::Counters(rank, counters) => {
                 self.counters.insert(rank, counters);
             }
             CentralEffect::Drop(host) => self.dropped.push(host),
             CentralEffect::Event(event) => {
-                if let (Event::MovesOver { request, .. }, Some(remote)) =
-                    (&event, self.core.remote_mut())
-                {
-                    remote.moves_over(*request);
+                if let Event::MovesOver { request, .. } = &event {
+                    self.process.moves_over(*request);
                 }
                 self.news.event(event);
             }
@@ -288,20 +188,17 @@ impl CentralHandle {
 
     /// Another central manager continues: the results of checkpoints may not have been reported.
     fn resumed(&mut self, committed: CommittedEpochs, abandoned: Epoch) {
-        if let Some(remote) = self.core.remote_mut()
-            && let Some(Gone { how, since }) = remote.gone.take()
-        {
-            self.news.resumed_by(remote.pid(), how, since.elapsed());
+        if let Some(Gone { how, since }) = self.process.gone.take() {
+            let pid = self.process.pid();
+            self.news.resumed_by(pid, how, since.elapsed());
         }
         self.news.resumed(committed, abandoned);
     }
 
     /// The job needs its journal and its central manager no more.
     pub fn forget(&mut self) {
-        if let Some(remote) = self.core.remote() {
-            remote.kill();
-        }
-        self.core.remove_journal();
+        self.process.kill();
+        self.process.remove_journal();
     }
 
     /// Hosts whose local managers do not end: they are to be killed.
@@ -319,21 +216,14 @@ impl CentralHandle {
         self.news.take_decided()
     }
 
-    /// The job as it is now, or at the last report.
-    pub fn view(&self) -> JobView {
-        self.core.view()
+    /// The job at the last report.
+    pub fn view(&self) -> &JobView {
+        &self.process.view
     }
 
     /// A client wants to know how the job is: [`CentralHandle::take_statuses`] will say.
     pub fn ask_status(&mut self, request: StatusRequest) -> Result<()> {
-        match &mut self.core {
-            CentralCore::Remote(remote) => remote.ask_status(request),
-            CentralCore::InProcess(driver) => {
-                let status = driver.status(request);
-                self.take(status);
-                Ok(())
-            }
-        }
+        self.process.ask_status(request)
     }
 
     /// The job as it is, for clients who wanted to know.
@@ -343,21 +233,14 @@ impl CentralHandle {
 
     /// A child was reaped.
     pub fn reaped(&mut self, pid: u32, status: Option<i32>) {
-        if let Some(remote) = self.core.remote_mut() {
-            remote.reaped(pid, status);
-        }
+        self.process.reaped(pid, status);
     }
 
     /// Waits until the last inputs are taken and the hosts have their orders, at most a second:
     /// mpirun is about to suspend itself.
     pub fn await_taken(&mut self, reactor: &Reactor) -> Result<()> {
-        if self.core.is_here() {
-            return self.drive(|core, out| core.await_orders(ORDERS_LIMIT, reactor, out));
-        }
         let until = Instant::now() + 2 * ORDERS_LIMIT;
-        while let Some(remote) = self.core.remote()
-            && remote.wait(until.saturating_duration_since(Instant::now()))
-        {
+        while (self.process).wait(until.saturating_duration_since(Instant::now())) {
             self.read(reactor)?;
         }
         Ok(())

@@ -25,9 +25,8 @@ pub(super) enum News {
     Again { how: String, pid: u32, took: u64 },
     /// The highest number of a checkpoint that will come to nothing, after it ended.
     Abandoned(Epoch),
-    /// There is no journal for this reason; the central manager's process continues without it, or
-    /// there is none.
-    Unjournaled { why: String, remote: bool },
+    /// There is no journal for this reason; the central manager continues without it.
+    Unjournaled(String),
 }
 
 /// Where ranks are.
@@ -205,10 +204,9 @@ impl CentralNews {
         self.news.push(News::Placing(placing));
     }
 
-    /// There is no journal for this reason; `remote`: the central manager's process continues
-    /// without it.
-    pub fn unjournaled(&mut self, why: String, remote: bool) {
-        self.news.push(News::Unjournaled { why, remote });
+    /// There is no journal for this reason; the central manager continues without it.
+    pub fn unjournaled(&mut self, why: String) {
+        self.news.push(News::Unjournaled(why));
     }
 
     /// Central has decided; only its first decision counts.

@@ -41,8 +41,8 @@ impl Launcher {
                     self.observers.again(generation.0, &how, pid, took);
                     continue;
                 }
-                News::Unjournaled { why, remote } => {
-                    self.user_log.unjournaled(&why, remote);
+                News::Unjournaled(why) => {
+                    self.user_log.unjournaled(&why);
                     continue;
                 }
                 News::Abandoned(epoch) => {
@@ -78,8 +78,8 @@ impl Launcher {
         }
         self.tell_decision();
         let view = self.central.view();
-        self.observers.note_logs(&view, false);
-        self.control.settle(&view);
+        self.observers.note_logs(view, false);
+        self.control.settle(view);
     }
 
     /// Tells how the job ends, once that is decided.
@@ -89,7 +89,7 @@ impl Launcher {
             .filter(|verdict| !matches!(verdict, Verdict::HostLost { .. }) || !self.may_relaunch());
         if let Some(verdict) = decided {
             let view = self.central.view();
-            self.observers.note_logs(&view, true);
+            self.observers.note_logs(view, true);
             self.observers
                 .events
                 .verdict("decided", view.generation.0, &verdict);
@@ -124,7 +124,7 @@ impl Launcher {
     /// A client has a question, or connects.
     pub(super) fn asked(&mut self, client: u32) -> Result<()> {
         let view = self.central.view();
-        match self.control.ready(client, &view, &self.reactor) {
+        match self.control.ready(client, view, &self.reactor) {
             None => {}
             Some(Asked::Checkpoint) => self.central.tell(CentralInput::Checkpoint),
             Some(Asked::Move(client, order)) => self.asked_to_move(client, &order),

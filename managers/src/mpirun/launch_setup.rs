@@ -11,7 +11,7 @@ use super::observers::Observers;
 use super::remote_central::CentralSetup;
 use super::state_folder::StateFolder;
 use super::{Launcher, kind};
-use crate::central::host_links::{LinkKinds, LinkPlan};
+use crate::central::host_links::LinkPlan;
 use crate::error::{Error, Result};
 use crate::host::descendants;
 use crate::host::host_limits::{self, HostLimits};
@@ -33,6 +33,7 @@ use rejoin_channel_table::Rank;
 use rejoin_ckpt::store::ImageFolder;
 use rejoin_managers_protocol::central::{Central, Job};
 use rejoin_managers_protocol::region_commits::RegionEpochs;
+use std::path::PathBuf;
 
 /// Whether the limits suffice for mpirun and the local manager of its host; others look for
 /// themselves.
@@ -45,9 +46,7 @@ fn check_limits(machines: &Machines, come_back: bool) -> Result<()> {
         host_limits::allow_watching().map_err(Error::Usage)?;
     }
     if machines.is_networked() {
-        // Without recovery, central's links are in this process, too.
-        let each = if come_back { 1 } else { 2 };
-        host_limits::allow_hosts(machines.hosts.len(), each).map_err(Error::Usage)?;
+        host_limits::allow_hosts(machines.hosts.len()).map_err(Error::Usage)?;
     }
     Ok(())
 }
@@ -143,6 +142,7 @@ fn central_setup(
     failover: bool,
     sockets: ListeningSockets,
     tree: Option<JobTree>,
+    journal: Option<PathBuf>,
 ) -> CentralSetup {
     let plan = &launch.plan;
     CentralSetup {
@@ -155,6 +155,7 @@ fn central_setup(
             tree,
             lookups: plan.lookups,
         },
+        journal,
         sockets,
         verbose: launch.verbose.then(host_clocks::now),
     }
@@ -215,15 +216,10 @@ impl Launcher {
         let recovery = launch.plan.options.recovery.name();
         let summary = StatusSummary::new(name, launch.program().into_owned(), recovery);
         let control = QueryServer::new(plan.job, kind::CONTROL, &reactor);
-        let journal = control.journal().filter(|_| launch.recovery.is_some());
-        let setup = central_setup(&launch, failover.is_some(), sockets, tree);
+        let failover = failover.is_some();
+        let setup = central_setup(&launch, failover, sockets, tree, control.journal());
         observers.hosts(&Central::new(setup.job.clone()).host_views());
-        let links = LinkKinds {
-            link: kind::CENTRAL_HOST,
-            caller: kind::CENTRAL_CALLER,
-        };
-        let kinds = (kind::CENTRAL, links);
-        let central = CentralHandle::new(setup, summary, journal, kinds, &reactor)?;
+        let central = CentralHandle::new(setup, summary, kind::CENTRAL, &reactor)?;
         let logs_messages = plan.options.recovery.log().is_some();
         let launcher = Launcher {
             counted: plan.options.stats.then_some(plan.size),

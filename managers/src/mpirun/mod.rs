@@ -6,7 +6,6 @@
 //! [`launch_setup`] begins a launch, [`job_reports`] passes messages on, and [`launch_end`] ends
 //! it.
 
-mod central_core;
 mod central_handle;
 mod central_news;
 mod determinant_messages;
@@ -28,9 +27,7 @@ mod state_folder;
 mod stop_plan;
 mod watchdog;
 
-use crate::central::SUSPENDED_AFTER;
 use crate::error::Result;
-use crate::fault;
 use crate::host::descendants;
 use crate::host::signal_reader::Signals;
 use crate::launch::named_job::NamedJob;
@@ -66,10 +63,7 @@ mod kind {
     pub const CONTROL: u8 = 4;
     pub const NET: u8 = 5;
     pub const CENTRAL: u8 = 6;
-    /// Of central's links, where its core is in this process.
-    pub const CENTRAL_HOST: u8 = 7;
-    pub const CENTRAL_CALLER: u8 = 8;
-    pub const METRICS: u8 = 9;
+    pub const METRICS: u8 = 7;
 }
 
 /// Checkpoints of this job get higher numbers than those of registered memory in its folder. And
@@ -267,7 +261,6 @@ impl Launcher {
             self.store_determinants()?;
             self.answer_received()?;
             self.hosts.flush(&self.reactor)?;
-            fault::sent();
             self.control.flush(&self.reactor);
             if let Some(verdict) = self.finished() {
                 self.progress.end();
@@ -277,14 +270,8 @@ impl Launcher {
                 course, progress, ..
             } = self.central.view();
             self.has_run |= matches!(course, Course::Running | Course::Finalizing);
-            self.progress.update(progress, Instant::now());
-            let limit = self.wait_limit();
-            let asleep = Instant::now();
-            self.reactor.wait(limit, &mut tokens)?;
-            if limit.is_some_and(|limit| asleep.elapsed() > limit + SUSPENDED_AFTER) {
-                // The machine or mpirun was suspended: hosts without a message did not fall silent.
-                self.central.was_suspended();
-            }
+            self.progress.update(*progress, Instant::now());
+            self.reactor.wait(self.wait_limit(), &mut tokens)?;
             for token in &tokens {
                 match token.kind {
                     kind::LINK => self.read_link(token.index as HostIndex)?,
@@ -292,13 +279,10 @@ impl Launcher {
                     kind::STDIN => self.streams.read(&mut self.hosts)?,
                     kind::CONTROL => self.asked(token.index)?,
                     kind::CENTRAL => self.central.read(&self.reactor)?,
-                    kind::CENTRAL_HOST | kind::CENTRAL_CALLER => {
-                        self.central.host_event(*token, &self.reactor)?;
-                    }
                     kind::METRICS => {
                         let view = self.central.view();
                         self.observers
-                            .metrics_asked(token.index, &view, &self.reactor);
+                            .metrics_asked(token.index, view, &self.reactor);
                     }
                     kind::NET => self.manager_called(token.index)?,
                     // Sinks are flushed each time round.
@@ -307,7 +291,7 @@ impl Launcher {
             }
             self.observers.run_timers(&self.reactor);
             self.run_host_timers()?;
-            self.central.run_timers(&self.reactor)?;
+            self.central.run_timers()?;
         }
     }
 

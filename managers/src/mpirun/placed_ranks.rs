@@ -109,9 +109,8 @@ impl Launcher {
         let own = machines.sites()[0];
         let nowhere = hosts.iter_mut().filter(|host| host.lan.0.is_empty());
         nowhere.for_each(|host| host.lan.clone_from(own));
-        let each = if self.launch.recovery.is_some() { 1 } else { 2 };
         let count = machines.hosts.len() + hosts.len();
-        if let Err(why) = host_limits::allow_hosts(count, each) {
+        if let Err(why) = host_limits::allow_hosts(count) {
             return self.control.answer(client, &Answer::Refused(why));
         }
         let has_ports = |host: &&NamedHost| {

@@ -8,16 +8,17 @@ use super::watchdog::{Activity, Duty, Watchdog};
 use crate::CENTRAL_MANAGER;
 use crate::central::central_messages::{Begin, CentralToMpirun, MpirunToCentral, StatusRequest};
 use crate::central::host_links::LinkPlan;
-use crate::error::Result;
+use crate::error::{Context, Result};
 use crate::host::descendants;
 use crate::launch::child_manager::start_manager;
 use crate::net::local_link::{Filled, LocalLink};
 use crate::net::manager_listener::ListeningSockets;
 use crate::net::reactor::{Interest, Reactor, Token};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rejoin_managers_protocol::central::{CentralInput, Job, JobView};
+use rejoin_managers_protocol::central::{Central, CentralInput, Job, JobView};
 use rejoin_managers_protocol::manager_messages::Time;
 use rejoin_managers_protocol::policy::{History, RecoveryLimit};
+use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_wire::codec::MANAGER_LIMIT;
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
@@ -34,7 +35,9 @@ const LIMIT: RecoveryLimit = RecoveryLimit {
 pub(super) struct CentralSetup {
     pub job: Job,
     pub links: LinkPlan,
-    /// The sockets that listen for local managers, in whichever process accepts.
+    /// Where its journal belongs, if there is a place for it.
+    pub journal: Option<PathBuf>,
+    /// The sockets that listen for local managers.
     pub sockets: ListeningSockets,
     /// Tell the user what happens; and since when times count.
     pub verbose: Option<Time>,
@@ -54,26 +57,21 @@ pub(super) struct Gone {
     pub since: Instant,
 }
 
-/// The result of a read from it.
-pub(super) enum Heard {
-    /// These messages, in their order.
-    FromCentral(Vec<CentralToMpirun>),
-    /// The process has ended; there is another, or, for this reason, none any more.
-    Ended(Option<String>),
-}
-
 /// The process, and the inputs that must be repeated to its successor.
 pub(super) struct RemoteCentral {
     setup: CentralSetup,
-    journal: PathBuf,
     link: LocalLink,
     pid: u32,
     status: Option<i32>,
     /// The last one has ended, and none takes over.
     over: bool,
     token: Token,
-    /// The journal could not be written, for this reason: no successor can take over.
-    journal_failed: Option<String>,
+    /// There is no journal, for this reason: no successor can continue the job.
+    unjournaled: Option<String>,
+    /// The process can't read the journal, for this reason.
+    unread: Option<String>,
+    /// No process can continue the job, and the present one ends it with this verdict.
+    verdict: Option<Verdict>,
     inputs: RepeatedInputs,
     /// Clients that wait for the state of the job.
     asking: BTreeSet<StatusRequest>,
@@ -90,24 +88,21 @@ pub(super) struct RemoteCentral {
 }
 
 impl RemoteCentral {
-    /// Starts the first one.
-    pub fn start(
-        setup: CentralSetup,
-        journal: PathBuf,
-        view: JobView,
-        kind: u8,
-        reactor: &Reactor,
-    ) -> Result<RemoteCentral> {
+    /// Starts the first one, whose events are of this kind.
+    pub fn start(setup: CentralSetup, kind: u8, reactor: &Reactor) -> Result<RemoteCentral> {
         let token = Token::single(kind);
         let (socket, pid) = start(&setup)?;
+        let no_place = || "no place for its journal was found".to_string();
         let mut remote = RemoteCentral {
+            view: Central::new(setup.job.clone()).view(),
+            unjournaled: setup.journal.is_none().then(no_place),
             setup,
-            journal,
             link: LocalLink::new(socket, MANAGER_LIMIT, MANAGER_LIMIT),
             pid,
             status: None,
             over: false,
-            journal_failed: None,
+            unread: None,
+            verdict: None,
             token,
             inputs: RepeatedInputs::default(),
             asking: BTreeSet::new(),
@@ -116,7 +111,6 @@ impl RemoteCentral {
             killed: None,
             asked_to_end: None,
             gone: None,
-            view,
         };
         reactor.add(&remote.link, token, Interest::READ)?;
         remote.begin()?;
@@ -135,7 +129,8 @@ impl RemoteCentral {
             job: self.setup.job.clone(),
             links: self.setup.links.clone(),
             listening: self.setup.sockets.numbers(),
-            journal: self.journal.clone(),
+            journal: self.setup.journal.clone(),
+            verdict: self.verdict.clone(),
             began: self.inputs.began(),
             inputs,
             verbose: self.setup.verbose,
@@ -147,12 +142,6 @@ impl RemoteCentral {
             self.link.queue(&MpirunToCentral::Status(*request))?;
         }
         Ok(())
-    }
-
-    /// Whether the job has begun, or may have: the last steps of its first central manager are
-    /// unknown.
-    pub fn began(&self) -> bool {
-        self.inputs.began() || self.setup.links.restarts > 0
     }
 
     /// Ends it. After it was reaped, its number may belong to another process.
@@ -172,17 +161,12 @@ impl RemoteCentral {
 
     /// Waits for its next word, if it has not taken everything. Returns whether there may be one.
     pub fn wait(&self, limit: Duration) -> bool {
-        if self.inputs.unacknowledged().next().is_none() {
+        if self.over || self.inputs.all_stored() {
             return false;
         }
         let mut fds = [PollFd::new(self.link.as_fd(), PollFlags::POLLIN)];
         let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::ZERO);
         poll(&mut fds, limit).is_ok_and(|ready| ready > 0)
-    }
-
-    /// The setup with which it was started.
-    pub fn setup(&self) -> &CentralSetup {
-        &self.setup
     }
 
     /// Process id of the central manager.
@@ -195,20 +179,12 @@ impl RemoteCentral {
         self.history.total()
     }
 
-    /// Where its journal is.
-    pub fn journal(&self) -> &PathBuf {
-        &self.journal
-    }
-
-    /// Clients that wait for the state of the job.
-    pub fn clients(&self) -> impl Iterator<Item = StatusRequest> {
-        self.asking.iter().copied()
-    }
-
-    /// What its successor must hear, too.
-    pub fn to_repeat(&self) -> impl Iterator<Item = CentralInput> {
-        let inputs = &self.inputs;
-        inputs.of_hosts().chain(inputs.unacknowledged())
+    /// Removes the journal: its records are of no use any more.
+    pub fn remove_journal(&self) {
+        if let Some(journal) = &self.setup.journal {
+            // It may be removed already, which is just as good.
+            let _ = std::fs::remove_file(journal);
+        }
     }
 
     /// Passes on an input.
@@ -275,27 +251,31 @@ impl RemoteCentral {
         }
     }
 
-    /// Reads once. `over`: no central manager is needed any more.
-    pub fn read(&mut self, over: bool, reactor: &Reactor) -> Result<Heard> {
-        let filled = self.link.fill()?;
+    /// Reads once. `over`: no central manager is needed any more. `decided`: the verdict, if there
+    /// is one. Returns its messages.
+    pub fn read(
+        &mut self,
+        over: bool,
+        decided: Option<&Verdict>,
+        reactor: &Reactor,
+    ) -> Result<Vec<CentralToMpirun>> {
+        let mut ends = self.link.fill()? == Filled::Closed;
         let mut told = Vec::new();
-        loop {
+        while !ends {
             match self.link.next::<CentralToMpirun>() {
-                Ok(None) => break,
+                Ok(None) => return Ok(told),
                 Ok(Some(one)) => {
                     self.note(&one);
                     told.push(one);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the central manager can't be understood");
-                    return self.ended(over, reactor);
+                    ends = true;
                 }
             }
         }
-        match filled {
-            Filled::Closed => self.ended(over, reactor),
-            _ => Ok(Heard::FromCentral(told)),
-        }
+        self.ended(over, decided, reactor)?;
+        Ok(told)
     }
 
     fn note(&mut self, told: &CentralToMpirun) {
@@ -310,13 +290,18 @@ impl RemoteCentral {
             CentralToMpirun::Status { client, .. } => {
                 self.asking.retain(|request| request.client != *client);
             }
-            CentralToMpirun::JournalFailed(why) => self.journal_failed = Some(why.clone()),
-            CentralToMpirun::Alive | CentralToMpirun::NoJournal(_) => {}
+            CentralToMpirun::JournalFailed(why) => {
+                // Its records are obsolete from here on.
+                self.remove_journal();
+                self.unjournaled = Some(why.clone());
+            }
+            CentralToMpirun::NoJournal(why) => self.unread = Some(why.clone()),
+            CentralToMpirun::Alive => {}
         }
     }
 
     /// The process is gone: its end is waited for, and another one takes over.
-    fn ended(&mut self, over: bool, reactor: &Reactor) -> Result<Heard> {
+    fn ended(&mut self, over: bool, decided: Option<&Verdict>, reactor: &Reactor) -> Result<()> {
         let since = Instant::now();
         reactor.remove(&self.link);
         // Whatever it does without its link, it does no more.
@@ -325,31 +310,55 @@ impl RemoteCentral {
         let how = self.killed.take().unwrap_or(how);
         if over {
             self.over = true;
-            return Ok(Heard::Ended(None));
+            return Ok(());
         }
         tracing::warn!(pid = self.pid, how, "the central manager ended");
-        if let Some(failed) = &self.journal_failed {
-            return Ok(Heard::Ended(Some(format!("it {how}, after {failed}"))));
+        match self.refusal(&how) {
+            // Reported from the first one on, if they fall one after the other.
+            None => {
+                self.gone.get_or_insert(Gone { how, since });
+            }
+            Some(why) => self.end_job(why, decided)?,
         }
-        if let Err(refusal) = self.history.admit(crate::host_clocks::now()) {
-            tracing::warn!(%refusal, "no other takes over");
-            let why = format!(
-                "it ended more than {} times in {} s, the last one {how}",
-                LIMIT.restarts,
-                LIMIT.within / 1000
-            );
-            return Ok(Heard::Ended(Some(why)));
-        }
-        // Reported from the first one on, if they fall one after the other.
-        self.gone.get_or_insert(Gone { how, since });
         self.setup.links.restarts += 1;
         let (socket, pid) = start(&self.setup)?;
         self.link = LocalLink::new(socket, MANAGER_LIMIT, MANAGER_LIMIT);
         (self.pid, self.status) = (pid, None);
         self.watchdog = Watchdog::new(Instant::now());
         reactor.add(&self.link, self.token, Interest::READ)?;
-        self.begin()?;
-        Ok(Heard::Ended(None))
+        self.begin()
+    }
+
+    /// Why no other one can continue the job of this one, which ended `how`.
+    fn refusal(&mut self, how: &str) -> Option<String> {
+        if let Some(why) = self.unread.take() {
+            return Some(why);
+        }
+        if let Some(failed) = &self.unjournaled {
+            return Some(format!("it {how}, after {failed}"));
+        }
+        let refusal = self.history.admit(crate::host_clocks::now()).err()?;
+        tracing::warn!(%refusal, "no other takes over");
+        Some(format!(
+            "it ended more than {} times in {} s, the last one {how}",
+            LIMIT.restarts,
+            LIMIT.within / 1000
+        ))
+    }
+
+    /// The next process only ends the job: with this verdict if one is decided, otherwise because
+    /// central is lost.
+    fn end_job(&mut self, why: String, decided: Option<&Verdict>) -> Result<()> {
+        if self.verdict.is_some() {
+            return Err(std::io::Error::other(why)).context("replace the central manager");
+        }
+        self.remove_journal();
+        let lost = Verdict::CentralLost { why };
+        self.verdict = Some(decided.cloned().unwrap_or(lost));
+        // Which generations have begun is not known to it, so none can be begun.
+        self.setup.job.failover = None;
+        self.gone = None;
+        Ok(())
     }
 
     /// How it ended, which it has, or is about to.

@@ -108,9 +108,9 @@ impl RepeatedInputs {
         self.pending.iter().any(|(_, input)| ends(input))
     }
 
-    /// Inputs that were not acknowledged.
-    pub fn unacknowledged(&self) -> impl Iterator<Item = CentralInput> {
-        self.pending.iter().map(|(_, input)| input.clone())
+    /// Central has acknowledged all inputs.
+    pub fn all_stored(&self) -> bool {
+        self.pending.is_empty()
     }
 
     /// The numbered inputs for the next central manager. Requests for moves that the last one has

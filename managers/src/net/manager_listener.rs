@@ -98,19 +98,6 @@ impl ListeningSockets {
         self.sockets.iter().map(AsRawFd::as_raw_fd).collect()
     }
 
-    /// The same sockets once more.
-    ///
-    /// # Errors
-    /// The system has no descriptor left.
-    pub fn try_clone(&self) -> Result<ListeningSockets> {
-        let sockets = self.sockets.iter().map(Socket::try_clone);
-        let sockets: std::io::Result<_> = sockets.collect();
-        Ok(ListeningSockets {
-            sockets: sockets.context("keep the listening sockets")?,
-            reach: self.reach.clone(),
-        })
-    }
-
     /// The sockets that this process has inherited under these numbers.
     ///
     /// # Safety

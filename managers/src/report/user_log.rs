@@ -375,16 +375,11 @@ impl UserLog {
         ));
     }
 
-    /// There is no journal, for this reason; the central manager continues in its own process, or
-    /// in ours.
-    pub fn unjournaled(&self, why: &str, apart: bool) {
-        say(&if apart {
-            format!(
-                "{why}; the job continues, and ends if its central manager is killed from now on"
-            )
-        } else {
-            format!("{why}; the job continues without, and its central manager within mpirun")
-        });
+    /// There is no journal, for this reason; the central manager continues without it.
+    pub fn unjournaled(&self, why: &str) {
+        say(&format!(
+            "{why}; the job continues, and ends if its central manager is killed from now on"
+        ));
     }
 
     /// State that an image of a rank can't restore.
