@@ -203,7 +203,7 @@ impl LogHandler<'_> {
             return Ok(());
         };
         let (after, look) = (self.engine.epoch(), self.engine.look_at_log(log_clock));
-        let retained = look.retained;
+        let retained = look.usage.figures.retained_bytes;
         rank_log.show_usage(&look);
         if self.manager.is_leaving() {
             return Ok(());

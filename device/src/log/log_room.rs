@@ -60,7 +60,8 @@ impl LogRoom {
 
 /// Bytes of retained messages that are in memory.
 fn in_memory(look: &LogLook) -> u64 {
-    look.retained.saturating_sub(look.spilled)
+    let retained = look.usage.figures.retained_bytes;
+    retained.saturating_sub(look.spilled)
 }
 
 #[cfg(test)]
@@ -76,11 +77,10 @@ mod tests {
     use super::*;
 
     fn look(retained: u64, spilled: u64) -> LogLook {
-        LogLook {
-            retained,
-            spilled,
-            ..LogLook::default()
-        }
+        let mut look = LogLook::default();
+        look.usage.figures.retained_bytes = retained;
+        look.spilled = spilled;
+        look
     }
 
     #[test]

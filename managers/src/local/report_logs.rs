@@ -27,8 +27,9 @@ impl LocalManager {
         let Some(starter) = &self.starter else {
             return;
         };
-        let logs = starter.rank_logs().usage();
-        let news = self.log_reports.news(logs, now, host_clocks::monotonic());
+        let clock = host_clocks::monotonic();
+        let logs = starter.rank_logs().usage(clock);
+        let news = self.log_reports.news(logs, now, clock);
         if !news.is_empty() {
             self.queue.push_back(LocalInput::LogsUsed(news));
         }
@@ -40,9 +41,8 @@ impl LocalManager {
         let Some(starter) = self.starter.as_ref().filter(|_| self.has_logs()) else {
             return;
         };
-        let logs = starter.rank_logs().usage();
-        let clock = host_clocks::monotonic();
-        let looks = self.log_reports.at_once(logs, Instant::now(), clock);
+        let logs = starter.rank_logs().usage(host_clocks::monotonic());
+        let looks = self.log_reports.at_once(logs, Instant::now());
         if !looks.is_empty() {
             self.queue.push_back(LocalInput::LogsUsed(looks));
         }
