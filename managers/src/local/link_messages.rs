@@ -70,8 +70,8 @@ impl LocalManager {
             MpirunToLocal::Received {
                 rank,
                 incarnation,
-                words,
-            } => self.take_received((rank, incarnation), words)?,
+                part,
+            } => self.take_received((rank, incarnation), part)?,
             MpirunToLocal::OutputCredit(count) => {
                 self.outputs.credit(count, &self.reactor)?;
             }

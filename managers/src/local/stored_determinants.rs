@@ -6,9 +6,9 @@ use super::LocalManager;
 use super::start::LogWait;
 use crate::error::Result;
 use crate::fault;
-use crate::launch::local_messages::{DeterminantsPart, LocalToMpirun, MOST_RECORDS, StoredMark};
+use crate::launch::local_messages::{LocalToMpirun, MOST_RECORDS};
 use rejoin_channel_table::{ImageId, Incarnation, Rank};
-use rejoin_logging::determinants::LogPart;
+use rejoin_logging::determinants::{LogPart, StableMark};
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::manager_messages::ProcessInstance;
 use rejoin_wire::FromManager;
@@ -21,7 +21,7 @@ impl LocalManager {
             return Ok(());
         }
         let rank = self.ranks[slot].rank();
-        let stored = StoredMark {
+        let stored = StableMark {
             rank,
             incarnation: self.ranks[slot].incarnation(),
             mark,
@@ -45,7 +45,7 @@ impl LocalManager {
             self.mpirun.tell(&LocalToMpirun::Determinants {
                 rank,
                 incarnation: stored.incarnation,
-                part: part.into(),
+                part,
                 mark: parts.peek().is_none().then_some(stored),
             })?;
         }
@@ -53,8 +53,8 @@ impl LocalManager {
     }
 
     /// The determinants of a rank are stored up to a mark.
-    pub(super) fn determinants_stored(&mut self, stored: StoredMark) -> Result<()> {
-        let StoredMark {
+    pub(super) fn determinants_stored(&mut self, stored: StableMark) -> Result<()> {
+        let StableMark {
             rank,
             incarnation,
             mark,
@@ -77,14 +77,14 @@ impl LocalManager {
     pub(super) fn take_determinants(
         &mut self,
         (rank, incarnation): (Rank, Incarnation),
-        part: DeterminantsPart,
+        part: LogPart,
         last: bool,
     ) -> Result<()> {
         let Some(starter) = &mut self.starter else {
             return Ok(());
         };
         let logs = starter.logs();
-        match logs.take_part((rank, incarnation), &LogPart::from(part), last) {
+        match logs.take_part((rank, incarnation), &part, last) {
             Some((instance, image)) => self.restore_process(instance, image),
             None => Ok(()),
         }

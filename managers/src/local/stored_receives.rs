@@ -3,8 +3,10 @@
 
 use super::LocalManager;
 use crate::error::Result;
-use crate::launch::local_messages::{LocalToMpirun, ReceivedWords, StoredMark};
+use crate::launch::local_messages::LocalToMpirun;
 use rejoin_channel_table::{Incarnation, Rank};
+use rejoin_logging::determinants::StableMark;
+use rejoin_logging::receive_log::ReceivedPart;
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_wire::FromManager;
 use rejoin_wire::codec::{MANAGER_LIMIT, encode};
@@ -24,7 +26,7 @@ impl LocalManager {
             Ok(part) => self.mpirun.tell(&LocalToMpirun::Received {
                 rank,
                 incarnation,
-                words: part.into(),
+                part,
             }),
             Err(error) => {
                 let why = error.to_string();
@@ -37,7 +39,7 @@ impl LocalManager {
     }
 
     /// The receive log of a rank is stored up to a mark.
-    pub(super) fn received_stored(&mut self, stored: StoredMark) -> Result<()> {
+    pub(super) fn received_stored(&mut self, stored: StableMark) -> Result<()> {
         let Some(slot) = self.slot(stored.rank) else {
             return Ok(());
         };
@@ -56,10 +58,10 @@ impl LocalManager {
     pub(super) fn take_received(
         &mut self,
         process: (Rank, Incarnation),
-        words: ReceivedWords,
+        part: ReceivedPart,
     ) -> Result<()> {
         if let Some(starter) = &mut self.starter {
-            starter.logs().take_received(process, &words.into());
+            starter.logs().take_received(process, &part);
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ impl Launcher {
             let part = MpirunToLocal::Determinants {
                 rank,
                 incarnation,
-                part: part.into(),
+                part,
                 last: parts.peek().is_none(),
             };
             self.hosts.queue(host, &part)?;
@@ -67,7 +67,7 @@ impl Launcher {
             let part = MpirunToLocal::Received {
                 rank,
                 incarnation,
-                words: part.into(),
+                part,
             };
             self.hosts.queue(host, &part)?;
         }

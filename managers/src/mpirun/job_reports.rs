@@ -168,8 +168,8 @@ impl Launcher {
             LocalToMpirun::Received {
                 rank,
                 incarnation,
-                words,
-            } => self.received.add(host, (rank, incarnation), words),
+                part,
+            } => self.received.add(host, (rank, incarnation), &part),
             LocalToMpirun::Output {
                 rank,
                 stream,

@@ -4,7 +4,6 @@
 use super::launch_order::Launch;
 use crate::error::{Error, Result, system_text};
 use crate::launch::determinants_file::{DeterminantCopies, DeterminantsFile};
-use crate::launch::local_messages::{DeterminantsPart, StoredMark};
 use crate::launch::named_job::NamedJob;
 use crate::report::user_log;
 use rejoin_channel_table::{Incarnation, Rank};
@@ -83,15 +82,14 @@ impl KeptDeterminants {
     pub(super) fn add(
         &mut self,
         host: HostIndex,
-        (rank, incarnation, part): (Rank, Incarnation, DeterminantsPart),
-        mark: Option<StoredMark>,
+        (rank, incarnation, mut part): (Rank, Incarnation, LogPart),
+        mark: Option<StableMark>,
     ) {
         let latest = self.latest.entry(rank).or_insert(incarnation);
         if incarnation < *latest {
             return;
         }
         *latest = incarnation;
-        let mut part = LogPart::from(part);
         if let Some(mut begun) = self.incoming.remove(&rank) {
             part = match begun.extend(part) {
                 Ok(()) => begun,
@@ -114,7 +112,7 @@ impl KeptDeterminants {
         }
         self.marks.add(rank, &part);
         if let Some(mark) = mark {
-            self.marks.stored(mark.into());
+            self.marks.stored(mark);
             self.hosts.insert(rank, host);
             self.is_asked = true;
         }
@@ -155,7 +153,7 @@ impl KeptDeterminants {
     ///
     /// # Errors
     /// Something is missing, so that a rank waits in vain.
-    pub(super) fn store(&mut self) -> Result<Vec<(HostIndex, StoredMark)>> {
+    pub(super) fn store(&mut self) -> Result<Vec<(HostIndex, StableMark)>> {
         if let Some((rank, error)) = self.failed.take() {
             let why = format!("determinants of rank {}: {error}", rank.0);
             return Err(Error::Log(why));
@@ -175,7 +173,7 @@ impl KeptDeterminants {
             .into_iter()
             .map(|mark| (mark.rank, mark))
             .collect();
-        let of_host = |mark: StableMark| Some((*self.hosts.get(&mark.rank)?, mark.into()));
+        let of_host = |mark: StableMark| Some((*self.hosts.get(&mark.rank)?, mark));
         Ok(last.into_values().filter_map(of_host).collect())
     }
 

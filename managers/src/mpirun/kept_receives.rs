@@ -2,8 +2,9 @@
 //! receiver's host may be lost. They go to the host on which a rank comes back.
 
 use crate::error::{Error, Result};
-use crate::launch::local_messages::{MOST_RECEIVED_WORDS, ReceivedWords, StoredMark};
+use crate::launch::local_messages::MOST_RECEIVED_WORDS;
 use rejoin_channel_table::{Incarnation, Rank};
+use rejoin_logging::determinants::StableMark;
 use rejoin_logging::receive_log::{CopiedReceives, ReceiveLogError, ReceivedPart};
 use rejoin_managers_protocol::central::HostIndex;
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ pub(super) struct KeptReceives {
     /// that still runs on another host adds nothing.
     latest: BTreeMap<Rank, Incarnation>,
     /// What hosts are to be told.
-    stored: Vec<(HostIndex, StoredMark)>,
+    stored: Vec<(HostIndex, StableMark)>,
     /// Messages of this rank are missing.
     failed: Option<(Rank, ReceiveLogError)>,
 }
@@ -27,16 +28,15 @@ impl KeptReceives {
         &mut self,
         host: HostIndex,
         (rank, incarnation): (Rank, Incarnation),
-        words: ReceivedWords,
+        part: &ReceivedPart,
     ) {
         if !self.is_present(rank, incarnation) {
             return;
         }
-        let part = ReceivedPart::from(words);
-        match self.copies.entry(rank).or_default().add(&part) {
+        match self.copies.entry(rank).or_default().add(part) {
             Ok(()) => {
                 let mark = part.end();
-                let stored = StoredMark {
+                let stored = StableMark {
                     rank,
                     incarnation,
                     mark,
@@ -66,7 +66,7 @@ impl KeptReceives {
     ///
     /// # Errors
     /// Something is missing.
-    pub(super) fn take_stored(&mut self) -> Result<Vec<(HostIndex, StoredMark)>> {
+    pub(super) fn take_stored(&mut self) -> Result<Vec<(HostIndex, StableMark)>> {
         if let Some((rank, error)) = self.failed.take() {
             let why = format!("received messages of rank {}: {error}", rank.0);
             return Err(Error::Log(why));
