@@ -359,6 +359,11 @@ impl RankLog {
         self.full.lasted() > FULL_LIMIT
     }
 
+    /// Bytes of messages that were retained for other groups when that was asked last.
+    pub(crate) fn retained(&self) -> u64 {
+        self.retained
+    }
+
     /// More messages are retained for other groups than may be.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full
@@ -373,6 +378,7 @@ mod tests {
     fn look(retained: u64) -> LogLook {
         let mut look = LogLook::default();
         look.usage.figures.retained_bytes = retained;
+        look.in_memory = retained;
         look
     }
 

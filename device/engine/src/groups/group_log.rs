@@ -18,8 +18,8 @@ use crate::tx::SendContext;
 pub struct LogLook {
     /// What is retained in which room, and for whom. The engine knows none of the other figures.
     pub usage: LogUsage,
-    /// Bytes of retained messages that are in the file into which the log spills.
-    pub spilled: u64,
+    /// Bytes of retained messages that are in memory, not in the file into which the log spills.
+    pub in_memory: u64,
     /// For each peer with retained messages, there is a time when it released some last, or when
     /// the first was retained after none was. The earliest of these times, as looks have noticed
     /// it; `None`: no message is retained.
@@ -118,10 +118,8 @@ impl Engine {
     /// What the log holds now. `clock` never gives 0.
     pub fn look_at_log(&mut self, clock: impl Fn() -> u64) -> LogLook {
         let space = self.core.pool.log_ref();
-        let mut look = LogLook {
-            spilled: space.spilled() as u64,
-            ..LogLook::default()
-        };
+        let spilled = space.spilled() as u64;
+        let mut look = LogLook::default();
         let LogUsage { figures, most_for } = &mut look.usage;
         [figures.memory_bytes, figures.file_bytes] = space.used().map(|bytes| bytes as u64);
         let mut now = None;
@@ -142,6 +140,7 @@ impl Engine {
             let since = channel.tx.waits_since;
             look.waits_since = Some(look.waits_since.map_or(since, |other| other.min(since)));
         }
+        look.in_memory = figures.retained_bytes.saturating_sub(spilled);
         look
     }
 
