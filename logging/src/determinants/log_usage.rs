@@ -9,7 +9,7 @@ use rejoin_channel_table::ids::Rank;
 use serde::{Deserialize, Serialize};
 
 /// What the log of a rank, or those of all ranks, held at one moment. Of all ranks these are sums,
-/// unless something else is said. All who look on get these figures as they are, by these names.
+/// unless something else is said. The status of a job and its events have fields of these names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LogFigures {
@@ -86,6 +86,7 @@ impl LogUsage {
             determinants_per_second: 0,
             lag_ns: match memory.load(WAIT_SINCE) {
                 0 => 0,
+                // 0 would say that nothing waits.
                 since => clock.saturating_sub(since).max(1),
             },
         };

@@ -86,6 +86,7 @@ fn what_is_wrong(line: &[u8], error: &serde_json::Error) -> String {
         return "it is empty".into();
     }
     match error.classify() {
+        // A list has no fields.
         serde_json::error::Category::Data if line.starts_with(b"[") => NO_EVENT.into(),
         serde_json::error::Category::Data => "a field has another type".into(),
         _ => format!("it is not JSON (column {})", error.column()),
