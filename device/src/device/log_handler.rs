@@ -203,7 +203,6 @@ impl LogHandler<'_> {
             return Ok(());
         };
         let (after, look) = (self.engine.epoch(), self.engine.look_at_log(log_clock));
-        let retained = look.retained;
         rank_log.show_usage(&look);
         if self.manager.is_leaving() {
             return Ok(());
@@ -216,7 +215,7 @@ impl LogHandler<'_> {
         let received = self.logs.received.as_ref();
         let is_half_full = received.is_some_and(RankReceiveLog::is_half_full);
         let request = rank_log.request(after, &look, is_half_full);
-        let is_full = rank_log.is_full();
+        let (is_full, retained) = (rank_log.is_full(), rank_log.retained());
         if rank_log.is_stuck() {
             let rank = self.member.rank();
             let seconds = FULL_LIMIT.as_secs();

@@ -46,21 +46,16 @@ impl LogRoom {
 
     /// More is retained in memory than may be: no message is sent to another group.
     pub(crate) fn is_full(self, look: &LogLook) -> bool {
-        in_memory(look) > self.memory
+        look.in_memory > self.memory
     }
 
     /// So much that a checkpoint is to make room. `since_image`: bytes that the last image lacks.
     /// Short messages never spill, so memory may run short while the file has room.
     pub(crate) fn is_half_full(self, look: &LogLook, since_image: u64) -> bool {
         let all = self.memory.saturating_add(self.file);
-        let is_short = self.file > 0 && in_memory(look).min(since_image) > self.memory / 4 * 3;
+        let is_short = self.file > 0 && look.in_memory.min(since_image) > self.memory / 4 * 3;
         since_image > all / 2 || is_short
     }
-}
-
-/// Bytes of retained messages that are in memory.
-fn in_memory(look: &LogLook) -> u64 {
-    look.retained.saturating_sub(look.spilled)
 }
 
 #[cfg(test)]
@@ -77,8 +72,7 @@ mod tests {
 
     fn look(retained: u64, spilled: u64) -> LogLook {
         LogLook {
-            retained,
-            spilled,
+            in_memory: retained - spilled,
             ..LogLook::default()
         }
     }

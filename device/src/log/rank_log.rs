@@ -7,7 +7,6 @@ use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_engine::LogLook;
 use rejoin_logging::determinants::{
     Dependencies, Dependency, DeterminantError, DeterminantLog, IncarnationEnds, LogMemory,
-    LogUsage,
 };
 
 use crate::log::full_time::FullTime;
@@ -58,7 +57,7 @@ pub(crate) struct RankLog {
     dependencies: Dependencies,
     ends: IncarnationEnds,
     /// What the memory of the log says that it uses.
-    usage: LogUsage,
+    shown: LogLook,
 }
 
 /// How far the log is stored where it outlives the host.
@@ -99,7 +98,7 @@ impl RankLog {
             optimistic: false,
             dependencies: Dependencies::default(),
             ends: IncarnationEnds::default(),
-            usage: LogUsage::default(),
+            shown: LogLook::default(),
         }
     }
 
@@ -255,8 +254,8 @@ impl RankLog {
         self.log.replay_from(memory)?;
         self.note_action();
         // It says what another process used. Times of another host mean nothing here.
-        self.usage = LogUsage::default();
-        self.log.write_usage(&self.usage);
+        self.shown = LogLook::default();
+        self.log.write_usage(&self.shown.usage, None);
         Ok(())
     }
 
@@ -299,7 +298,7 @@ impl RankLog {
         look: &LogLook,
         is_other_half_full: bool,
     ) -> Option<LogRequest> {
-        let retained = look.retained;
+        let retained = look.usage.figures.retained_bytes;
         let was_full = std::mem::replace(&mut self.is_full, self.room.is_full(look));
         self.times_full += u64::from(self.is_full && !was_full);
         // What is released is older than what is retained.
@@ -338,19 +337,14 @@ impl RankLog {
 
     /// The log holds this now. Tells the manager what is new, by words in the memory of the log.
     pub(crate) fn show_usage(&mut self, look: &LogLook) {
-        self.most_retained = self.most_retained.max(look.retained);
-        self.most_file = self.most_file.max(look.file);
-        let usage = LogUsage {
-            retained: look.retained,
-            most_retained: self.most_retained,
-            memory: look.memory,
-            file: look.file,
-            waits_since: look.waits_since,
-            most_for: look.most_for,
-        };
-        if usage != self.usage {
-            self.usage = usage;
-            self.log.write_usage(&usage);
+        let mut look = *look;
+        let figures = &mut look.usage.figures;
+        self.most_retained = self.most_retained.max(figures.retained_bytes);
+        self.most_file = self.most_file.max(figures.file_bytes);
+        figures.most_retained_bytes = self.most_retained;
+        if look != self.shown {
+            self.log.write_usage(&look.usage, look.waits_since);
+            self.shown = look;
         }
     }
 
@@ -370,6 +364,11 @@ impl RankLog {
         self.full.lasted() > FULL_LIMIT
     }
 
+    /// Bytes of messages that were retained for other groups when that was asked last.
+    pub(crate) fn retained(&self) -> u64 {
+        self.retained
+    }
+
     /// More messages are retained for other groups than may be.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full
@@ -379,13 +378,13 @@ impl RankLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rejoin_logging::determinants::DeterminantKind;
+    use rejoin_logging::determinants::{DeterminantKind, LogUsage};
 
     fn look(retained: u64) -> LogLook {
-        LogLook {
-            retained,
-            ..LogLook::default()
-        }
+        let mut look = LogLook::default();
+        look.usage.figures.retained_bytes = retained;
+        look.in_memory = retained;
+        look
     }
 
     #[test]
@@ -484,23 +483,22 @@ mod tests {
         let log = Determinants::new(memory).expect("a log of four records");
         let mut rank_log = RankLog::new(log, LogRoom::in_memory(100));
         let shown = |rank_log: &mut RankLog, retained, waits_since| {
-            rank_log.show_usage(&LogLook {
-                memory: 4096,
-                file: 8192,
-                waits_since,
-                ..look(retained)
-            });
-            LogUsage::read(rank_log.log().memory()).0
+            let mut look = look(retained);
+            look.waits_since = waits_since;
+            look.usage.figures.memory_bytes = 4096;
+            look.usage.figures.file_bytes = 8192;
+            rank_log.show_usage(&look);
+            LogUsage::read(rank_log.log().memory(), 10).figures
         };
         let full = shown(&mut rank_log, 70, Some(3));
-        assert_eq!((full.retained, full.waits_since), (70, Some(3)));
+        assert_eq!((full.retained_bytes, full.lag_ns), (70, 7));
         let empty = shown(&mut rank_log, 0, None);
-        assert_eq!((empty.retained, empty.most_retained), (0, 70));
-        assert_eq!((empty.memory, empty.file), (4096, 8192));
-        assert_eq!(empty.waits_since, None);
+        assert_eq!((empty.retained_bytes, empty.most_retained_bytes), (0, 70));
+        assert_eq!((empty.memory_bytes, empty.file_bytes), (4096, 8192));
+        assert_eq!(empty.lag_ns, 0);
         let memory: Box<dyn LogMemory + Send> = Box::new(rank_log.log().memory_words());
         rank_log.reopen(memory).expect("its memory");
-        let reopened = LogUsage::read(rank_log.log().memory()).0;
+        let reopened = LogUsage::read(rank_log.log().memory(), 10);
         assert_eq!(reopened, LogUsage::default());
     }
 

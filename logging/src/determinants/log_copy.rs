@@ -7,6 +7,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use super::determinant_record::{DeterminantKind, DeterminantRecord, RECORD_WORDS};
 use super::log_cut;
 use super::log_layout::{ANSWERS, COPIED, END, FIRST, MAGIC, SENDS, capacity, place};
@@ -19,7 +21,7 @@ const MOST_READS: u32 = 1000;
 pub type RecordWords = [u64; RECORD_WORDS];
 
 /// A part of a log: records that follow each other, and the counters when they were read.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LogPart {
     /// Number of the first record that the log still held.
     pub first: u64,

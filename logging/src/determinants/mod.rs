@@ -47,7 +47,7 @@ pub use determinant_record::{DeterminantKind, DeterminantRecord, pack_message, u
 pub use incarnation_ends::IncarnationEnds;
 pub use log_copy::{CopiedLog, LogPart, RecordWords};
 pub use log_memory::LogMemory;
-pub use log_usage::LogUsage;
+pub use log_usage::{LogFigures, LogUsage};
 pub use recorded::{Recorded, SendTurn};
 pub use stable_marks::{StableMark, StableMarks};
 

@@ -8,12 +8,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rejoin_channel_table::ids::{Incarnation, Rank};
+use serde::{Deserialize, Serialize};
 
 use super::determinant_record::DeterminantRecord;
 use super::{Dependency, DeterminantKind, IncarnationEnds, LogPart};
 
 /// A mark of a rank's log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StableMark {
     /// The rank.
     pub rank: Rank,

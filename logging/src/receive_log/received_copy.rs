@@ -2,13 +2,15 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use super::logged_message::LoggedReceive;
 use super::receive_layout::{COPIED, END, FIRST, HEADER_WORDS, LIFE, MAGIC, capacity, place};
 use super::receive_log_error::ReceiveLogError;
 use crate::determinants::LogMemory;
 
 /// A part of a receive log: words of its messages that follow each other.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ReceivedPart {
     /// Which process has begun the log.
     pub life: u64,

@@ -6,9 +6,10 @@ mod moving_ranks;
 use central_steps::{at, instance, step};
 use moving_ranks::{running_on as running, three_hosts};
 use rejoin_channel_table::{Epoch, ImageId, Rank};
+use rejoin_logging::determinants::{LogFigures, LogUsage};
 use rejoin_managers_protocol::central::{Central, CentralEffect, CentralInput, HostIndex, Job};
 use rejoin_managers_protocol::manager_messages::{
-    ImageMessage, LogMessage, RankLogUse, Time, ToCentral, ToLocal,
+    ImageMessage, LogMessage, Time, ToCentral, ToLocal,
 };
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_wire::ImageCost;
@@ -32,16 +33,13 @@ fn the_group_for_which_most_is_retained_has_its_turn_first() {
     };
     for (most_for, first) in [(None, 0), (Some(Rank(0)), 0), (Some(Rank(1)), 1)] {
         let mut central = running(groups());
-        let log = |rank, retained, most_for: Option<Rank>| RankLogUse {
-            rank: Rank(rank),
-            retained,
-            most_retained: retained,
-            memory: 4096,
-            file: 0,
-            determinants: 10,
-            determinants_per_second: 5,
-            most_for: most_for.map(|of| (of, retained)),
-            lag: None,
+        let log = |rank, retained_bytes, most_for: Option<Rank>| {
+            let figures = LogFigures {
+                retained_bytes,
+                ..LogFigures::default()
+            };
+            let most_for = most_for.map(|of| (of, retained_bytes));
+            (Rank(rank), LogUsage { figures, most_for })
         };
         let news = ToCentral::Log(LogMessage::Used(vec![log(0, 100, most_for)]));
         step(&mut central, at(1), CentralInput::Local(0, news));
@@ -79,18 +77,18 @@ fn a_job_that_ends_requests_no_further_images() {
 }
 
 fn says(central: &mut Central, now: Time, host: HostIndex, rank: u32) -> Vec<CentralEffect> {
-    let log = RankLogUse {
-        rank: Rank(rank),
-        retained: 100,
-        most_retained: 200,
-        memory: 4096,
-        file: 0,
+    let figures = LogFigures {
+        retained_bytes: 100,
+        most_retained_bytes: 200,
+        memory_bytes: 4096,
+        file_bytes: 0,
         determinants: 10,
         determinants_per_second: 5,
-        most_for: None,
-        lag: Some(250 * MILLIS),
+        lag_ns: 250 * MILLIS,
     };
-    let news = ToCentral::Log(LogMessage::Used(vec![log]));
+    let most_for = None;
+    let log = LogUsage { figures, most_for };
+    let news = ToCentral::Log(LogMessage::Used(vec![(Rank(rank), log)]));
     step(central, now, CentralInput::Local(host, news))
 }
 
@@ -101,8 +99,9 @@ fn logs_are_summed_up_once_a_second_and_only_the_host_of_a_rank_tells_of_its_log
     let begun = at(5000);
     assert_eq!(says(&mut central, begun, 0, 0), []);
     let first = central.view().log.expect("a log");
-    assert_eq!((first.retained, first.determinants), (100, 10));
-    assert_eq!(first.waits_since, Some(Time(begun.0 - 250 * MILLIS)));
+    let shown = first.at(begun);
+    assert_eq!((shown.retained_bytes, shown.determinants), (100, 10));
+    assert_eq!(shown.lag_ns, 250 * MILLIS);
     let soon = Time(begun.0 + 400 * MILLIS);
     assert_eq!(says(&mut central, soon, 0, 1), [], "it is on host 1");
     assert_eq!(says(&mut central, soon, 0, 99), [], "there is none");
@@ -115,6 +114,7 @@ fn logs_are_summed_up_once_a_second_and_only_the_host_of_a_rank_tells_of_its_log
     let later = Time(begun.0 + 1000 * MILLIS);
     step(&mut central, later, CentralInput::Tick);
     let second = central.view().log.expect("logs");
-    assert_eq!((second.retained, second.most_retained), (200, 200));
-    assert_eq!(second.waits_since, first.waits_since, "the earlier one");
+    let both = second.at(later);
+    assert_eq!((both.retained_bytes, both.most_retained_bytes), (200, 200));
+    assert_eq!(both.lag_ns, first.at(later).lag_ns, "the earlier one");
 }

@@ -1,6 +1,7 @@
 //! What the logs of a job hold, as text.
 
-use crate::report::query::{JobStatus, LogStatus, RankStatus};
+use crate::report::query::{JobStatus, RankStatus};
+use rejoin_logging::determinants::LogFigures;
 
 /// A number of bytes.
 pub fn mebibytes(bytes: u64) -> String {
@@ -10,7 +11,7 @@ pub fn mebibytes(bytes: u64) -> String {
 /// The retained messages of a job, and what its logs use; nothing without message logging, or
 /// before the job knows.
 pub fn log_lines(status: &JobStatus) -> Option<[String; 2]> {
-    let LogStatus {
+    let LogFigures {
         retained_bytes,
         most_retained_bytes,
         memory_bytes,

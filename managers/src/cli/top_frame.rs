@@ -229,7 +229,8 @@ fn list(jobs: &[JobStatus], height: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::query::{HostStatus, LastCost, LogStatus};
+    use crate::report::query::{HostStatus, LastCost};
+    use rejoin_logging::determinants::LogFigures;
 
     fn job_of(ranks: u32) -> JobStatus {
         let rank = |rank| RankStatus {
@@ -314,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_job_that_logs_messages_has_lines_and_columns_about_that() {
-        let log = LogStatus {
+        let log = LogFigures {
             retained_bytes: 3 << 19,
             most_retained_bytes: 2 << 20,
             memory_bytes: 4 << 20,

@@ -4,7 +4,7 @@
 //! What is appended is on the disk after [`DeterminantsFile::sync`]. Nothing that depends on it
 //! leaves its rank before.
 
-use super::local_messages::{DeterminantsPart, MOST_RECORDS};
+use super::local_messages::MOST_RECORDS;
 use crate::error::system_text;
 use crate::stored_entries::{self, TornEntry};
 use rejoin_channel_table::{JobId, Rank};
@@ -29,7 +29,7 @@ pub type DeterminantCopies = BTreeMap<Rank, CopiedLog>;
 
 /// An entry: a part of a rank's determinants, and whether it is the last one of those that were
 /// read at the same moment.
-type StoredPart = (Rank, DeterminantsPart, bool);
+type StoredPart = (Rank, LogPart, bool);
 
 /// The file, open for appending.
 #[derive(Debug)]
@@ -89,8 +89,8 @@ impl DeterminantsFile {
         let mut copies = DeterminantCopies::new();
         let mut incoming: Option<(Rank, LogPart)> = None;
         while let Some(entry) = stored_entries::next(&mut rest).map_err(torn)? {
-            let (rank, part, is_last): StoredPart = stored_entries::decode(entry).map_err(torn)?;
-            let mut part = LogPart::from(part);
+            let (rank, mut part, is_last): StoredPart =
+                stored_entries::decode(entry).map_err(torn)?;
             if let Some((_, mut begun)) = incoming.take().filter(|(of, _)| *of == rank) {
                 part = begun
                     .extend(part)
@@ -156,7 +156,7 @@ fn entries(rank: Rank, part: LogPart) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut chunks = part.chunks(MOST_RECORDS).peekable();
     while let Some(chunk) = chunks.next() {
-        let stored: StoredPart = (rank, chunk.into(), chunks.peek().is_none());
+        let stored: StoredPart = (rank, chunk, chunks.peek().is_none());
         bytes.extend(stored_entries::entry(&stored).map_err(io::Error::other)?);
     }
     Ok(bytes)

@@ -8,7 +8,7 @@ use super::tree::TreeOrder;
 use crate::net::address::ManagerReach;
 use crate::stdio::{Begun, Stream};
 use rejoin_channel_table::{Epoch, ImageId, Incarnation, MoveNumber, Rank};
-use rejoin_logging::determinants::{LogPart, RecordWords, StableMark};
+use rejoin_logging::determinants::{LogPart, StableMark};
 use rejoin_logging::receive_log::ReceivedPart;
 use rejoin_managers_protocol::broadcast::BroadcastMessage;
 use rejoin_managers_protocol::detector::ProbeMessage;
@@ -18,133 +18,11 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::net::SocketAddr;
 
-/// How far the determinants of a process are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoredMark {
-    /// The rank.
-    pub rank: Rank,
-    /// The incarnation of the process that asked.
-    pub incarnation: Incarnation,
-    /// How far the determinants are stored, as the process counts.
-    pub mark: u64,
-}
-
-impl From<StoredMark> for StableMark {
-    fn from(stored: StoredMark) -> StableMark {
-        StableMark {
-            rank: stored.rank,
-            incarnation: stored.incarnation,
-            mark: stored.mark,
-        }
-    }
-}
-
-impl From<StableMark> for StoredMark {
-    fn from(stable: StableMark) -> StoredMark {
-        StoredMark {
-            rank: stable.rank,
-            incarnation: stable.incarnation,
-            mark: stable.mark,
-        }
-    }
-}
-
 /// Most records of a part: it fits in a message with room to spare.
 pub const MOST_RECORDS: usize = 1 << 17;
 
-/// A part of a log of determinants ([`LogPart`]).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DeterminantsPart {
-    first: u64,
-    from: u64,
-    answers: u64,
-    sends: u64,
-    records: Vec<RecordWords>,
-}
-
-impl From<LogPart> for DeterminantsPart {
-    fn from(part: LogPart) -> DeterminantsPart {
-        let LogPart {
-            first,
-            from,
-            answers,
-            sends,
-            records,
-        } = part;
-        DeterminantsPart {
-            first,
-            from,
-            answers,
-            sends,
-            records,
-        }
-    }
-}
-
-impl From<DeterminantsPart> for LogPart {
-    fn from(part: DeterminantsPart) -> LogPart {
-        let DeterminantsPart {
-            first,
-            from,
-            answers,
-            sends,
-            records,
-        } = part;
-        LogPart {
-            first,
-            from,
-            answers,
-            sends,
-            records,
-        }
-    }
-}
-
 /// Most words of a part of a receive log: it fits in a message with room to spare.
 pub const MOST_RECEIVED_WORDS: usize = 1 << 19;
-
-/// A part of a receive log ([`ReceivedPart`]).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReceivedWords {
-    life: u64,
-    first: u64,
-    from: u64,
-    words: Vec<u64>,
-}
-
-impl From<ReceivedPart> for ReceivedWords {
-    fn from(part: ReceivedPart) -> ReceivedWords {
-        let ReceivedPart {
-            life,
-            first,
-            from,
-            words,
-        } = part;
-        ReceivedWords {
-            life,
-            first,
-            from,
-            words,
-        }
-    }
-}
-
-impl From<ReceivedWords> for ReceivedPart {
-    fn from(part: ReceivedWords) -> ReceivedPart {
-        let ReceivedWords {
-            life,
-            first,
-            from,
-            words,
-        } = part;
-        ReceivedPart {
-            life,
-            first,
-            from,
-            words,
-        }
-    }
-}
 
 /// From mpirun to a local manager.
 #[derive(Debug, Serialize, Deserialize)]
@@ -158,7 +36,7 @@ pub enum MpirunToLocal {
     /// This stream has no reader any more.
     SinkClosed(Stream),
     /// The copy of a rank's determinants is there.
-    DeterminantsStored(StoredMark),
+    DeterminantsStored(StableMark),
     /// The answer to [`LocalToMpirun::AskDeterminants`]: the copy of a rank's determinants, in
     /// parts.
     Determinants {
@@ -167,12 +45,12 @@ pub enum MpirunToLocal {
         /// The incarnation for which they were asked.
         incarnation: Incarnation,
         /// The next part.
-        part: DeterminantsPart,
+        part: LogPart,
         /// No other part follows.
         last: bool,
     },
     /// The copy of a rank's receive log is there, up to this mark.
-    ReceivedStored(StoredMark),
+    ReceivedStored(StableMark),
     /// Before the answer to [`LocalToMpirun::AskDeterminants`]: the next part of the copy of the
     /// rank's receive log.
     Received {
@@ -181,7 +59,7 @@ pub enum MpirunToLocal {
         /// The incarnation for which determinants were asked.
         incarnation: Incarnation,
         /// The next part.
-        words: ReceivedWords,
+        part: ReceivedPart,
     },
     /// Does it answer? It says [`LocalToMpirun::Alive`].
     Ping,
@@ -241,10 +119,10 @@ pub enum LocalToMpirun {
         /// The incarnation that has recorded them.
         incarnation: Incarnation,
         /// The next part.
-        part: DeterminantsPart,
+        part: LogPart,
         /// With the last part: how far the log is. Answered by
         /// [`MpirunToLocal::DeterminantsStored`].
-        mark: Option<StoredMark>,
+        mark: Option<StableMark>,
     },
     /// New words of a rank's receive log, to be kept where they outlive its host. Answered by
     /// [`MpirunToLocal::ReceivedStored`].
@@ -254,7 +132,7 @@ pub enum LocalToMpirun {
         /// The incarnation that has logged them.
         incarnation: Incarnation,
         /// The next part.
-        words: ReceivedWords,
+        part: ReceivedPart,
     },
     /// A process of this rank begins on this host from an image: it needs the determinants of those
     /// before it, which the host does not have.

@@ -1,12 +1,12 @@
 //! The hosts of a job, and which ranks are placed where.
 
 use crate::net::address::ListenAt;
+use crate::report::history::PlacedRanks;
 use rejoin_channel_table::LanId;
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::central::{Failover, Leases};
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_wire::RankOptions;
-use serde::Serialize;
 use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
 
@@ -27,18 +27,6 @@ pub struct Machine {
     pub lan: LanId,
     /// Where other sites reach its part of the ports of its site, if the user has named that.
     pub advertised: Option<(IpAddr, (u16, u16))>,
-}
-
-/// The ranks of one host, for the file of events.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct PlacedRanks<'a> {
-    /// Name of the host.
-    pub host: &'a str,
-    /// Site of the host, if one is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub site: Option<&'a str>,
-    /// Runs of ranks: the first one and the last one of each.
-    pub ranks: Vec<(u32, u32)>,
 }
 
 /// All hosts of a job.
@@ -140,10 +128,10 @@ impl Machines {
 
     /// The hosts that have ranks, and these ranks.
     #[must_use]
-    pub fn placed_ranks(&self) -> Vec<PlacedRanks<'_>> {
+    pub fn placed_ranks(&self) -> Vec<PlacedRanks> {
         let hosts = self.hosts.iter().map(|host| PlacedRanks {
-            host: &host.name,
-            site: (!host.lan.0.is_empty()).then_some(host.lan.0.as_str()),
+            host: Some(host.name.clone()),
+            site: (!host.lan.0.is_empty()).then(|| host.lan.0.clone()),
             ranks: Vec::new(),
         });
         let mut hosts: Vec<_> = hosts.collect();
@@ -245,7 +233,13 @@ mod tests {
         machines.hosts.extend([other("b"), other("spare")]);
         machines.placement = vec![0, 0, 1, 1, 0];
         let placed = machines.placed_ranks();
-        let shown: Vec<_> = placed.iter().map(|p| (p.host, p.ranks.clone())).collect();
-        assert_eq!(shown, [("a", vec![(0, 1), (4, 4)]), ("b", vec![(2, 3)])]);
+        let shown: Vec<_> = placed
+            .iter()
+            .map(|p| (p.host.as_deref(), p.ranks.clone()))
+            .collect();
+        assert_eq!(
+            shown,
+            [(Some("a"), vec![(0, 1), (4, 4)]), (Some("b"), vec![(2, 3)])]
+        );
     }
 }

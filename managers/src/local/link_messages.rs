@@ -74,8 +74,8 @@ impl LocalManager {
             MpirunToLocal::Received {
                 rank,
                 incarnation,
-                words,
-            } => StoredLogHandler::of(parts).take_received((rank, incarnation), words),
+                part,
+            } => StoredLogHandler::of(parts).take_received((rank, incarnation), part),
             MpirunToLocal::OutputCredit(count) => {
                 parts.outputs.credit(count, &parts.reactor)?;
             }

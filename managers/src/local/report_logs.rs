@@ -36,8 +36,9 @@ impl<'a> LogReporter<'a> {
         if !self.log_reports.wait_limit(now).is_zero() {
             return;
         }
-        let logs = starter.rank_logs().usage();
-        let news = self.log_reports.news(logs, now, host_clocks::monotonic());
+        let clock = host_clocks::monotonic();
+        let logs = starter.rank_logs().usage(clock);
+        let news = self.log_reports.news(logs, now, clock);
         if !news.is_empty() {
             self.inputs.push_back(LocalInput::LogsUsed(news));
         }
@@ -49,9 +50,8 @@ impl<'a> LogReporter<'a> {
         let Some(starter) = self.starter() else {
             return;
         };
-        let logs = starter.rank_logs().usage();
-        let clock = host_clocks::monotonic();
-        let looks = self.log_reports.at_once(logs, Instant::now(), clock);
+        let logs = starter.rank_logs().usage(host_clocks::monotonic());
+        let looks = self.log_reports.at_once(logs, Instant::now());
         if !looks.is_empty() {
             self.inputs.push_back(LocalInput::LogsUsed(looks));
         }

@@ -7,8 +7,10 @@ use super::manager_parts::{ManagerParts, handler, keys};
 use super::rank_sender::RankSender;
 use crate::error::{Error, Result};
 use crate::fault;
-use crate::launch::local_messages::{LocalToMpirun, MOST_RECORDS, ReceivedWords, StoredMark};
+use crate::launch::local_messages::{LocalToMpirun, MOST_RECORDS};
 use rejoin_channel_table::{Incarnation, Rank};
+use rejoin_logging::determinants::StableMark;
+use rejoin_logging::receive_log::ReceivedPart;
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_wire::FromManager;
 
@@ -30,7 +32,7 @@ impl StoredLogHandler<'_> {
             return Ok(());
         }
         let rank = self.ranks[slot].rank();
-        let stored = StoredMark {
+        let stored = StableMark {
             rank,
             incarnation: self.ranks[slot].incarnation(),
             mark,
@@ -51,7 +53,7 @@ impl StoredLogHandler<'_> {
             self.mpirun.tell(&LocalToMpirun::Determinants {
                 rank,
                 incarnation: stored.incarnation,
-                part: part.into(),
+                part,
                 mark: parts.peek().is_none().then_some(stored),
             })?;
         }
@@ -72,7 +74,7 @@ impl StoredLogHandler<'_> {
             Ok(part) => self.mpirun.tell(&LocalToMpirun::Received {
                 rank,
                 incarnation,
-                words: part.into(),
+                part,
             }),
             Err(error) => {
                 self.not_stored(slot, &error);
@@ -89,7 +91,7 @@ impl StoredLogHandler<'_> {
     }
 
     /// The determinants of a rank are stored up to a mark.
-    pub fn determinants_stored(&mut self, stored: StoredMark) -> Result<()> {
+    pub fn determinants_stored(&mut self, stored: StableMark) -> Result<()> {
         let Some(slot) = self.asker(stored) else {
             return Ok(());
         };
@@ -100,7 +102,7 @@ impl StoredLogHandler<'_> {
     }
 
     /// The receive log of a rank is stored up to a mark.
-    pub fn received_stored(&mut self, stored: StoredMark) -> Result<()> {
+    pub fn received_stored(&mut self, stored: StableMark) -> Result<()> {
         let Some(slot) = self.asker(stored) else {
             return Ok(());
         };
@@ -110,9 +112,9 @@ impl StoredLogHandler<'_> {
     }
 
     /// What a rank has logged of which a process is to begin on this host.
-    pub fn take_received(&mut self, process: (Rank, Incarnation), words: ReceivedWords) {
+    pub fn take_received(&mut self, process: (Rank, Incarnation), part: ReceivedPart) {
         if let Some(starter) = &mut self.starter {
-            starter.logs().take_received(process, &words.into());
+            starter.logs().take_received(process, &part);
         }
     }
 
@@ -142,7 +144,7 @@ impl StoredLogHandler<'_> {
     }
 
     /// The slot of the rank that wanted this to be stored. A later process asks itself.
-    fn asker(&self, stored: StoredMark) -> Option<usize> {
+    fn asker(&self, stored: StableMark) -> Option<usize> {
         let slot = self.ranks.slot(stored.rank)?;
         (self.ranks[slot].incarnation() == stored.incarnation).then_some(slot)
     }

@@ -159,17 +159,19 @@ impl Launcher {
                 incarnation,
                 part,
                 mark,
-            } => self.determinants.add(host, (rank, incarnation, part), mark),
+            } => self
+                .logs
+                .add_determinants(host, (rank, incarnation, part), mark),
             LocalToMpirun::AskDeterminants {
                 rank,
                 incarnation,
                 moves,
-            } => self.determinants.ask(host, (rank, incarnation), moves),
+            } => self.logs.ask(host, (rank, incarnation), moves),
             LocalToMpirun::Received {
                 rank,
                 incarnation,
-                words,
-            } => self.received.add(host, (rank, incarnation), words),
+                part,
+            } => self.logs.add_received(host, (rank, incarnation), &part),
             LocalToMpirun::Output {
                 rank,
                 stream,

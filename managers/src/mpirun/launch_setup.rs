@@ -3,8 +3,7 @@
 use super::Kept;
 use super::central_handle::CentralHandle;
 use super::job_streams::{Setup, Streams};
-use super::kept_determinants::KeptDeterminants;
-use super::kept_receives::KeptReceives;
+use super::kept_logs::KeptLogs;
 use super::launch_order::Launch;
 use super::local_managers::{CentralAddresses, Kinds, LocalManagers};
 use super::observers::Observers;
@@ -184,8 +183,8 @@ impl Launcher {
         mut observers: Observers,
         kept: Option<Kept>,
     ) -> Result<Self> {
-        let (streams, determinants) = kept.unzip();
-        let determinants = KeptDeterminants::of(&launch, determinants)?;
+        let (streams, logs) = kept.unzip();
+        let logs = KeptLogs::of(&launch, logs)?;
         let state_folder = StateFolder::of(&launch);
         let named = NamedJob::of(&launch.plan, launch.generation, launch.before);
         let machines = &launch.machines;
@@ -234,8 +233,7 @@ impl Launcher {
             progress: progress_line(&launch),
             checkpoint_signal: launch.checkpoint_signal,
             state_folder,
-            determinants,
-            received: KeptReceives::default(),
+            logs,
             regions: RegionEpochs::default(),
             named,
             has_run: false,

@@ -8,12 +8,10 @@
 
 mod central_handle;
 mod central_news;
-mod determinant_messages;
 mod job_reports;
 mod job_stop;
 mod job_streams;
-mod kept_determinants;
-mod kept_receives;
+mod kept_logs;
 mod launch_end;
 mod launch_order;
 mod launch_setup;
@@ -39,8 +37,7 @@ use crate::report::user_log::{self, UserLog};
 use central_handle::CentralHandle;
 pub use job_streams::Show;
 use job_streams::Streams;
-use kept_determinants::KeptDeterminants;
-use kept_receives::KeptReceives;
+use kept_logs::KeptLogs;
 pub use launch_order::Launch;
 use local_managers::{LocalManagers, LostManager};
 use nix::sys::signal::{Signal, raise};
@@ -187,7 +184,7 @@ fn run_once(launch: &Launch, observers: Observers, kept: Option<Kept>) -> (Resul
     let Launcher {
         observers,
         streams,
-        determinants,
+        logs,
         ..
     } = launcher;
     let Some(next) = next else {
@@ -200,7 +197,7 @@ fn run_once(launch: &Launch, observers: Observers, kept: Option<Kept>) -> (Resul
     };
     // After a rollback the streams drop what is written again. Without one nobody knows.
     let continues = next.plan.from.filter(|_| !falls_back);
-    let kept = continues.map(|_| (streams, determinants));
+    let kept = continues.map(|_| (streams, logs));
     (verdict, Next::Launch(Box::new((next, observers, kept))))
 }
 
@@ -208,7 +205,7 @@ fn run_once(launch: &Launch, observers: Observers, kept: Option<Kept>) -> (Resul
 type NextLaunch = (Launch, Observers, Option<Kept>);
 
 /// What a launch from images takes over from the one before.
-type Kept = (Streams, KeptDeterminants);
+type Kept = (Streams, KeptLogs);
 
 struct Launcher {
     central: CentralHandle,
@@ -225,8 +222,7 @@ struct Launcher {
     checkpoint_signal: Option<i32>,
     launch: Launch,
     state_folder: StateFolder,
-    determinants: KeptDeterminants,
-    received: KeptReceives,
+    logs: KeptLogs,
     /// The checkpoints of registered memory that count, as far as central has reported them.
     regions: RegionEpochs,
     /// Of a job that can be restarted.
@@ -258,8 +254,8 @@ impl Launcher {
             while let Some(lost) = self.streams.lost() {
                 self.output_lost(lost)?;
             }
-            self.store_determinants()?;
-            self.answer_received()?;
+            let hosts = &mut self.hosts;
+            self.logs.answer(|host, answer| hosts.queue(host, answer))?;
             self.hosts.flush(&self.reactor)?;
             self.control.flush(&self.reactor);
             if let Some(verdict) = self.finished() {

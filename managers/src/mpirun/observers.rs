@@ -8,7 +8,6 @@ use crate::net::reactor::Reactor;
 use crate::report::event_log::EventLog;
 use crate::report::job_metrics::JobMetrics;
 use crate::report::metrics_server::MetricsServer;
-use crate::report::status_summary::log_status;
 use crate::report::user_log;
 use rejoin_managers_protocol::central::{Event, HostView, JobView, LogView};
 use std::time::{Duration, Instant};
@@ -81,13 +80,13 @@ impl Observers {
         let Some(log) = view.log else {
             return;
         };
-        let is_due = self
-            .log
-            .is_none_or(|(at, last)| last != log && (is_decided || at.elapsed() >= LOG_INTERVAL));
+        let is_due = self.log.is_none_or(|(at, last)| {
+            let is_new = last.at(log.told_at) != log.told;
+            is_new && (is_decided || at.elapsed() >= LOG_INTERVAL)
+        });
         if is_due {
             self.log = Some((Instant::now(), log));
-            let status = log_status(&log, now());
-            self.events.message_log(view.generation.0, status);
+            self.events.message_log(view.generation.0, log.at(now()));
         }
     }
 

@@ -2,73 +2,18 @@
 //! `docs/events.md` says what the fields mean.
 
 use crate::error::{Context, Result, system_text};
-use crate::launch::machines::{Machines, PlacedRanks};
-use crate::report::query::LogStatus;
+use crate::launch::machines::Machines;
+use crate::report::history::EventLine;
 use crate::report::recent_events::RecentEvents;
+use rejoin_logging::determinants::LogFigures;
 use rejoin_managers_protocol::central::Event;
 use rejoin_managers_protocol::checkpoint::CheckpointCost;
-use rejoin_managers_protocol::levels::Level;
 use rejoin_managers_protocol::verdict::{Described, SignalName, Verdict};
-use serde::Serialize;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-
-/// One line. Fields that do not belong to an event are left out.
-#[derive(Debug, Default, Serialize)]
-struct Line<'a> {
-    time: f64,
-    at_ns: u64,
-    job: &'a str,
-    event: &'static str,
-    generation: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    epoch: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    level: Option<Level>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    rank: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    host: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    to: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    state: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    site: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pid: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cause: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    took_ns: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pause_ns: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    copies: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    repeated_ns: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    interval_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ranks: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    program: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    recovery: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hosts: Option<Vec<PlacedRanks<'a>>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    stall_ns: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    copied_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    code: Option<i32>,
-    #[serde(flatten)]
-    log: Option<LogStatus>,
-}
 
 /// The file of `--events`.
 struct EventFile {
@@ -103,21 +48,14 @@ impl EventLog {
     }
 
     /// A launch of the job begins in this generation, with this mode of recovery.
-    pub fn began(
-        &mut self,
-        generation: u32,
-        program: &str,
-        recovery: &'static str,
-        machines: &Machines,
-    ) {
+    pub fn began(&mut self, generation: u32, program: &str, recovery: &str, machines: &Machines) {
         let mut line = self.line("began", generation);
         line.ranks = u32::try_from(machines.placement.len()).ok();
         line.pid = Some(std::process::id());
-        line.program = Some(program);
-        line.recovery = Some(recovery);
+        line.program = Some(program.into());
+        line.recovery = Some(recovery.into());
         line.hosts = Some(machines.placed_ranks());
-        let text = written(&line);
-        self.append(&text);
+        self.append(&line);
     }
 
     /// Something happened in this generation.
@@ -145,7 +83,7 @@ impl EventLog {
             } => {
                 line.generation = generation.0;
                 line.rank = Some(rank.0);
-                line.host = Some(host);
+                line.host = Some(host.clone());
                 line.pid = (*pid != 0).then_some(*pid);
                 line.cause = Some(Described(cause).to_string());
             }
@@ -180,8 +118,7 @@ impl EventLog {
                 line.repeated_ns = Some(*repeated);
             }
         }
-        let text = written(&line);
-        self.append(&text);
+        self.append(&line);
     }
 
     /// The central manager ended like this, and another one took over after so many nanoseconds.
@@ -190,16 +127,14 @@ impl EventLog {
         line.cause = Some(how.to_owned());
         line.pid = Some(pid);
         line.took_ns = Some(took);
-        let text = written(&line);
-        self.append(&text);
+        self.append(&line);
     }
 
     /// The logs of all ranks hold this together.
-    pub fn message_log(&mut self, generation: u32, log: LogStatus) {
+    pub fn message_log(&mut self, generation: u32, log: LogFigures) {
         let mut line = self.line("message-log", generation);
         line.log = Some(log);
-        let text = written(&line);
-        self.append(&text);
+        self.append(&line);
     }
 
     /// The job is decided (`decided`), or over (`ended`).
@@ -212,30 +147,31 @@ impl EventLog {
         } = verdict
         {
             line.rank = Some(rank.0);
-            line.host = Some(host);
+            line.host = Some(host.clone());
             line.pid = (*pid != 0).then_some(*pid);
         }
-        let text = written(&line);
-        self.append(&text);
+        self.append(&line);
     }
 
-    fn line(&self, event: &'static str, generation: u32) -> Line<'_> {
+    fn line(&self, event: &str, generation: u32) -> EventLine {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        Line {
+        EventLine {
             // To the microsecond, which is what such a number can hold.
-            time: (since.unwrap_or_default().as_secs_f64() * 1e6).round() / 1e6,
-            at_ns: u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX),
-            job: &self.job,
-            event,
+            time: Some((since.unwrap_or_default().as_secs_f64() * 1e6).round() / 1e6),
+            at_ns: Some(u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX)),
+            job: Some(self.job.clone()),
+            event: Some(event.into()),
             generation,
-            ..Line::default()
+            ..EventLine::default()
         }
     }
 
-    fn append(&mut self, text: &[u8]) {
-        self.recent.push(text);
+    fn append(&mut self, line: &EventLine) {
+        let mut text = serde_json::to_vec(line).unwrap_or_default();
+        text.push(b'\n');
+        self.recent.push(&text);
         if let Some(file) = &mut self.file {
-            file.append(text);
+            file.append(&text);
         }
     }
 }
@@ -273,20 +209,18 @@ impl EventFile {
     }
 }
 
-impl Line<'_> {
-    fn add_cost(&mut self, cost: Option<&CheckpointCost>) {
-        let Some(cost) = cost else {
-            return;
-        };
-        self.stall_ns = Some(cost.stall.saturating_mul(1000));
-        // The rank that was suspended for this time.
-        self.rank = (cost.stall > 0).then_some(cost.slowest.0);
-        self.copied_bytes = Some(cost.copied.saturating_mul(procfs::page_size()));
-    }
+fn add_cost(line: &mut EventLine, cost: Option<&CheckpointCost>) {
+    let Some(cost) = cost else {
+        return;
+    };
+    line.stall_ns = Some(cost.stall.saturating_mul(1000));
+    // The rank that was suspended for this time.
+    line.rank = (cost.stall > 0).then_some(cost.slowest.0);
+    line.copied_bytes = Some(cost.copied.saturating_mul(procfs::page_size()));
 }
 
 /// The fields of an event that concerns a checkpoint.
-fn of_checkpoint<'a>(event: &'a Event, line: &mut Line<'a>) {
+fn of_checkpoint(event: &Event, line: &mut EventLine) {
     match event {
         Event::Requested(epoch) => line.epoch = Some(epoch.0),
         Event::RegionsCommitted { epochs } => line.epoch = epochs.newest.map(|epoch| epoch.0),
@@ -298,9 +232,9 @@ fn of_checkpoint<'a>(event: &'a Event, line: &mut Line<'a>) {
             ..
         } => {
             line.epoch = Some(epoch.0);
-            line.level = Some(*level);
+            line.level = Some(level.to_string());
             line.took_ns = Some(*took);
-            line.add_cost(cost.as_ref());
+            add_cost(line, cost.as_ref());
         }
         Event::NotStored {
             epoch,
@@ -325,7 +259,7 @@ fn of_checkpoint<'a>(event: &'a Event, line: &mut Line<'a>) {
         } => {
             line.epoch = Some(epoch.0);
             line.rank = Some(rank.0);
-            line.host = Some(host);
+            line.host = Some(host.clone());
             line.cause = Some(why.clone());
         }
         Event::Aborted { .. } | Event::ImageLost { .. } => of_lost_image(event, line),
@@ -346,7 +280,7 @@ fn of_checkpoint<'a>(event: &'a Event, line: &mut Line<'a>) {
 }
 
 /// The fields of an event that concerns an image which is not there.
-fn of_lost_image<'a>(event: &'a Event, line: &mut Line<'a>) {
+fn of_lost_image(event: &Event, line: &mut EventLine) {
     let (epoch, rank, host, why) = match event {
         Event::Aborted {
             epoch, rank, why, ..
@@ -362,7 +296,7 @@ fn of_lost_image<'a>(event: &'a Event, line: &mut Line<'a>) {
     };
     line.epoch = Some(epoch.0);
     line.rank = Some(rank.0);
-    line.host = host.map(String::as_str);
+    line.host = host.cloned();
     line.cause = why.cloned();
 }
 
@@ -402,28 +336,28 @@ fn name(event: &Event) -> &'static str {
 }
 
 /// The fields of an event about a host.
-fn of_host<'a>(event: &'a Event, line: &mut Line<'a>) {
+fn of_host(event: &Event, line: &mut EventLine) {
     match event {
         Event::HostSilent { name, .. }
         | Event::HostHeard { name }
         | Event::HostAdded { name }
-        | Event::HostAnswers { name } => line.host = Some(name),
+        | Event::HostAnswers { name } => line.host = Some(name.clone()),
         Event::HostDrains { name, why } => {
-            line.host = Some(name);
+            line.host = Some(name.clone());
             line.cause.clone_from(why);
         }
         Event::EmptyHostLost { name, why } | Event::NoHealth { name, why } => {
-            line.host = Some(name);
+            line.host = Some(name.clone());
             line.cause = Some(why.clone());
         }
         Event::HostStays { name, why, refusal } => {
-            line.host = Some(name);
+            line.host = Some(name.clone());
             line.cause = Some(format!("{why}; {refusal}"));
         }
         Event::HostChanged(view) => {
-            line.host = Some(&view.name);
-            line.state = Some(view.condition.name());
-            line.site = Some(view.lan.0.as_str()).filter(|site| !site.is_empty());
+            line.host = Some(view.name.clone());
+            line.state = Some(view.condition.name().into());
+            line.site = Some(view.lan.0.clone()).filter(|site| !site.is_empty());
             line.cause.clone_from(&view.why);
         }
         Event::HostReplaced {
@@ -434,17 +368,17 @@ fn of_host<'a>(event: &'a Event, line: &mut Line<'a>) {
             epoch,
         } => {
             line.generation = generation.0;
-            line.host = Some(name);
-            line.to = Some(to);
+            line.host = Some(name.clone());
+            line.to = Some(to.clone());
             line.cause = Some(why.clone());
             line.epoch = epoch.map(|epoch| epoch.0);
         }
         Event::HostSuspected { name, by, failure } => {
-            line.host = Some(name);
+            line.host = Some(name.clone());
             line.cause = Some(format!("host {by} has probed it: {failure}"));
         }
         Event::HostLinkLost { from, to, failure } => {
-            line.host = Some(from);
+            line.host = Some(from.clone());
             line.cause = Some(format!("it can't reach host {to}: {failure}"));
         }
         _ => {}
@@ -452,11 +386,11 @@ fn of_host<'a>(event: &'a Event, line: &mut Line<'a>) {
 }
 
 /// The fields of an event about a rank that moves.
-fn of_move<'a>(event: &'a Event, line: &mut Line<'a>) {
+fn of_move(event: &Event, line: &mut EventLine) {
     match event {
         Event::Moving { rank, from, to } => {
             line.rank = Some(rank.0);
-            (line.host, line.to) = (Some(from.as_str()), Some(to.as_str()));
+            (line.host, line.to) = (Some(from.clone()), Some(to.clone()));
         }
         Event::Moved {
             rank,
@@ -469,7 +403,7 @@ fn of_move<'a>(event: &'a Event, line: &mut Line<'a>) {
             ..
         } => {
             line.rank = Some(rank.0);
-            (line.host, line.to) = (Some(from.as_str()), Some(to.as_str()));
+            (line.host, line.to) = (Some(from.clone()), Some(to.clone()));
             (line.took_ns, line.pause_ns) = (Some(*took), Some(*pause));
             (line.copies, line.copied_bytes) = (Some(*copies), Some(*copied));
         }
@@ -480,7 +414,7 @@ fn of_move<'a>(event: &'a Event, line: &mut Line<'a>) {
             why,
         } => {
             line.rank = Some(rank.0);
-            (line.host, line.to) = (Some(host.as_str()), Some(to.as_str()));
+            (line.host, line.to) = (Some(host.clone()), Some(to.clone()));
             line.cause = Some(why.clone());
         }
         Event::HostsAdded { why, .. } => line.cause.clone_from(why),
@@ -488,16 +422,11 @@ fn of_move<'a>(event: &'a Event, line: &mut Line<'a>) {
     }
 }
 
-fn written(line: &Line<'_>) -> Vec<u8> {
-    let mut text = serde_json::to_vec(line).unwrap_or_default();
-    text.push(b'\n');
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use rejoin_channel_table::{Epoch, Generation, Rank};
+    use rejoin_managers_protocol::levels::Level;
     use rejoin_managers_protocol::manager_messages::{Cause, End, Stage};
 
     fn all() -> [Event; 5] {
@@ -610,20 +539,31 @@ mod tests {
     }
 
     #[test]
+    fn lines_are_read_as_they_were_written() {
+        let mut journal = EventLog::new(None, "ab".into(), Instant::now()).expect("no file");
+        journal.began(0, "./app", "coordinated", &Machines::only("here".into(), 4));
+        all().iter().for_each(|event| journal.event(0, event));
+        let text = String::from_utf8(journal.recent().text()).expect("a text");
+        for line in text.lines() {
+            let mut read: EventLine = serde_json::from_str(line).expect("a line");
+            assert_eq!(read.log.take(), Some(LogFigures::default()), "none there");
+            assert_eq!(serde_json::to_string(&read).expect("JSON"), line);
+        }
+    }
+
+    #[test]
     fn what_logs_hold_are_fields_of_a_line_of_its_own() {
         let mut journal = EventLog::new(None, "ab".into(), Instant::now()).expect("no file");
-        journal.message_log(
-            1,
-            LogStatus {
-                retained_bytes: 5,
-                most_retained_bytes: 6,
-                memory_bytes: 4096,
-                file_bytes: 0,
-                determinants: 77,
-                determinants_per_second: 7,
-                lag_ns: 9,
-            },
-        );
+        let figures = LogFigures {
+            retained_bytes: 5,
+            most_retained_bytes: 6,
+            memory_bytes: 4096,
+            file_bytes: 0,
+            determinants: 77,
+            determinants_per_second: 7,
+            lag_ns: 9,
+        };
+        journal.message_log(1, figures);
         journal.verdict("ended", 1, &Verdict::Success);
         let text = journal.recent().text();
         let mut lines = serde_json::Deserializer::from_slice(&text).into_iter();
@@ -634,6 +574,8 @@ mod tests {
             (&log["determinants"], &log["lag_ns"]),
             (&77.into(), &9.into())
         );
+        let read: EventLine = serde_json::from_value(log).expect("a line");
+        assert_eq!(read.log, Some(figures));
         assert!(end.get("lag_ns").is_none() && end.get("log").is_none());
     }
 }

@@ -1,7 +1,6 @@
 //! Counters and gauges of a job for Prometheus, in the OpenMetrics text format.
 
 use super::log_metrics::LogMetrics;
-use super::status_summary::log_status;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -284,7 +283,7 @@ impl JobMetrics {
         self.age.set(since(last));
         self.running.set(since(self.begun));
         if let Some(log) = &view.log {
-            self.log.set(&log_status(log, now));
+            self.log.set(&log.at(now));
         }
         let mut text = String::new();
         // Writing to a string does not fail.

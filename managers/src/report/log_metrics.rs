@@ -1,9 +1,9 @@
 //! The metrics of a job that logs messages.
 
-use super::query::LogStatus;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
+use rejoin_logging::determinants::LogFigures;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What the logs of all ranks hold together.
@@ -36,7 +36,7 @@ impl LogMetrics {
     }
 
     /// The logs hold this.
-    pub fn set(&self, log: &LogStatus) {
+    pub fn set(&self, log: &LogFigures) {
         let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         self.retained.set(signed(log.retained_bytes));
         self.most_retained.set(signed(log.most_retained_bytes));
@@ -58,7 +58,7 @@ mod tests {
     fn logs_have_gauges_and_a_counter_with_units_in_their_names() {
         let (metrics, mut registry) = (LogMetrics::default(), Registry::with_prefix("rejoin"));
         metrics.register(&mut registry);
-        metrics.set(&LogStatus {
+        metrics.set(&LogFigures {
             retained_bytes: 5,
             most_retained_bytes: 6,
             memory_bytes: 4096,

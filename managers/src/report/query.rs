@@ -2,6 +2,7 @@
 //! over the job's socket in the run directory.
 
 use rejoin_channel_table::LanId;
+use rejoin_logging::determinants::LogFigures;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
@@ -160,7 +161,7 @@ pub struct JobStatus {
     /// Nanoseconds of the longest stall of a rank for a checkpoint so far.
     pub longest_stall_ns: u64,
     /// What the logs of all ranks hold together, with message logging.
-    pub log: Option<LogStatus>,
+    pub log: Option<LogFigures>,
     /// Hosts of the job, in their order.
     pub hosts: Vec<HostStatus>,
     /// Ranks that are on their way to other hosts.
@@ -246,28 +247,5 @@ pub struct RankStatus {
     /// The last checkpoint that it took an image of.
     pub epoch: Option<u32>,
     /// What its log holds, with message logging.
-    pub log: Option<LogStatus>,
-}
-
-/// What the log of a rank, or those of all ranks, held a moment ago. Of all ranks these are sums,
-/// unless something else is said.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LogStatus {
-    /// Bytes of messages that are retained for other recovery groups.
-    pub retained_bytes: u64,
-    /// The most of these bytes that one rank retained at any time.
-    pub most_retained_bytes: u64,
-    /// Bytes of the logs' memory that are in use: by bodies of retained messages, and by bodies
-    /// that an image may still need.
-    pub memory_bytes: u64,
-    /// Bytes of the files into which logs spill, in use by the same bodies.
-    pub file_bytes: u64,
-    /// Determinants that were recorded so far.
-    pub determinants: u64,
-    /// Determinants that were recorded in the last second or so.
-    pub determinants_per_second: u64,
-    /// Nanoseconds since a peer with retained messages released some last, or since the first was
-    /// retained for it after none was. Of all peers and ranks, the longest of these times. 0: no
-    /// message is retained.
-    pub lag_ns: u64,
+    pub log: Option<LogFigures>,
 }

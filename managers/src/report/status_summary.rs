@@ -1,12 +1,10 @@
 //! What `rejoin status` shows of a job: its counts of events, and its state at one moment.
 
 use crate::host_clocks::now;
-use crate::report::query::{
-    Checkpoint, HostStatus, JobStatus, LastCost, LogStatus, MoveStatus, RankStatus,
-};
+use crate::report::query::{Checkpoint, HostStatus, JobStatus, LastCost, MoveStatus, RankStatus};
 use rejoin_channel_table::Epoch;
 use rejoin_managers_protocol::central::{
-    Course, Event, HostIndex, HostView, JobView, LogView, MovePhase, MoveView, RankView,
+    Course, Event, HostIndex, HostView, JobView, MovePhase, MoveView, RankView,
 };
 use rejoin_managers_protocol::checkpoint::CheckpointCost;
 use rejoin_managers_protocol::levels::Level;
@@ -137,7 +135,7 @@ impl StatusSummary {
                 incarnation: view.incarnation.0,
                 state: state(&view).into(),
                 epoch: view.image.map(|epoch| epoch.0),
-                log: view.log.map(|log| log_status(&log, now)),
+                log: view.log.map(|log| log.at(now)),
             });
             if let Some(host) = host {
                 host.ranks += 1;
@@ -171,7 +169,7 @@ impl StatusSummary {
             last_failure: self.last_failure.clone(),
             cost: self.cost,
             longest_stall_ns: self.longest_stall,
-            log: view.log.map(|log| log_status(&log, now)),
+            log: view.log.map(|log| log.at(now)),
             hosts,
             moves,
             ranks: counted,
@@ -187,20 +185,6 @@ fn host_status(view: &HostView) -> HostStatus {
         state: view.condition.name().into(),
         cause: view.why.clone(),
         ranks: 0,
-    }
-}
-
-/// What logs hold, for those who look at this time.
-pub fn log_status(view: &LogView, now: Time) -> LogStatus {
-    let since = |then: Time| now.0.saturating_sub(then.0);
-    LogStatus {
-        retained_bytes: view.retained,
-        most_retained_bytes: view.most_retained,
-        memory_bytes: view.memory,
-        file_bytes: view.file,
-        determinants: view.determinants,
-        determinants_per_second: view.determinants_per_second,
-        lag_ns: view.waits_since.map_or(0, since),
     }
 }
 

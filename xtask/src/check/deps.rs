@@ -31,7 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rejoin-wire", &["rejoin-channel-table"]),
     (
         "rejoin-managers-protocol",
-        &["rejoin-channel-table", "rejoin-wire"],
+        &["rejoin-channel-table", "rejoin-logging", "rejoin-wire"],
     ),
     (
         "rejoin-device",

@@ -3,6 +3,7 @@
 
 use rejoin_channel_table::ids::{Epoch, Rank, Ssn};
 use rejoin_logging::Horizon;
+use rejoin_logging::determinants::LogUsage;
 
 use crate::channel_state::{Channel, SentBody};
 use crate::core_state::Core;
@@ -15,21 +16,14 @@ use crate::tx::SendContext;
 /// What the log of a rank holds at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LogLook {
-    /// Bytes of messages that are retained for other groups.
-    pub retained: u64,
-    /// Bytes of the log's memory that are in use: by bodies that are retained, and by those that an
-    /// image may still need.
-    pub memory: u64,
-    /// Bytes of the file into which the log spills that are in use in the same ways.
-    pub file: u64,
-    /// Bytes of retained messages that are in that file.
-    pub spilled: u64,
+    /// What is retained in which room, and for whom. The engine knows none of the other figures.
+    pub usage: LogUsage,
+    /// Bytes of retained messages that are in memory, not in the file into which the log spills.
+    pub in_memory: u64,
     /// For each peer with retained messages, there is a time when it released some last, or when
     /// the first was retained after none was. The earliest of these times, as looks have noticed
     /// it; `None`: no message is retained.
     pub waits_since: Option<u64>,
-    /// The peer for which most bytes are retained, and how many.
-    pub most_for: Option<(Rank, u64)>,
 }
 
 impl Engine {
@@ -124,19 +118,16 @@ impl Engine {
     /// What the log holds now. `clock` never gives 0.
     pub fn look_at_log(&mut self, clock: impl Fn() -> u64) -> LogLook {
         let space = self.core.pool.log_ref();
-        let [memory, file] = space.used().map(|bytes| bytes as u64);
-        let mut look = LogLook {
-            memory,
-            file,
-            spilled: space.spilled() as u64,
-            ..LogLook::default()
-        };
+        let spilled = space.spilled() as u64;
+        let mut look = LogLook::default();
+        let LogUsage { figures, most_for } = &mut look.usage;
+        [figures.memory_bytes, figures.file_bytes] = space.used().map(|bytes| bytes as u64);
         let mut now = None;
         for channel in self.channels.iter_mut().flatten().filter(|c| c.across) {
             let retained = channel.logged_bytes();
-            look.retained += retained;
-            if retained > look.most_for.map_or(0, |(_, most)| most) {
-                look.most_for = Some((channel.peer, retained));
+            figures.retained_bytes += retained;
+            if retained > most_for.map_or(0, |(_, most)| most) {
+                *most_for = Some((channel.peer, retained));
             }
             let retention = &channel.tx.retention;
             if retention.first() == retention.next() {
@@ -149,6 +140,7 @@ impl Engine {
             let since = channel.tx.waits_since;
             look.waits_since = Some(look.waits_since.map_or(since, |other| other.min(since)));
         }
+        look.in_memory = figures.retained_bytes.saturating_sub(spilled);
         look
     }
 

@@ -210,7 +210,7 @@ fn a_look_at_the_log_tells_since_when_its_messages_wait_for_a_commit() {
     let mut world = two_groups();
     let look = |world: &mut World, now| {
         let look = world.nodes[FIRST].engine.look_at_log(|| now);
-        (look.retained > 0, look.waits_since)
+        (look.usage.figures.retained_bytes > 0, look.waits_since)
     };
     let message = |world: &mut World, number| {
         world.send(FIRST, SECOND, 0, &content(number, 8), MessageMode::Standard);

@@ -20,10 +20,11 @@ use super::resume::ResumeHandler;
 use super::returns::OrderHandler;
 use super::stopping::StopHandler;
 use crate::manager_messages::{
-    FileMessage, HostMessage, ImageMessage, LogMessage, ProcessMessage, RankLogUse, Time, ToCentral,
+    FileMessage, HostMessage, ImageMessage, LogMessage, ProcessMessage, Time, ToCentral,
 };
 use crate::verdict::Verdict;
-use rejoin_channel_table::ImageId;
+use rejoin_channel_table::{ImageId, Rank};
+use rejoin_logging::determinants::LogUsage;
 
 impl Central {
     /// One step. Its effects come behind those that are there.
@@ -315,10 +316,10 @@ impl Central {
     }
 
     /// A host says what the logs of its ranks hold.
-    fn logs_used(&mut self, now: Time, host: HostIndex, logs: &[RankLogUse]) {
-        for log in logs {
-            if self.cluster.ranks.is_on(log.rank, host) {
-                self.commits.logs.note(now, log);
+    fn logs_used(&mut self, now: Time, host: HostIndex, logs: &[(Rank, LogUsage)]) {
+        for (rank, log) in logs {
+            if self.cluster.ranks.is_on(*rank, host) {
+                self.commits.logs.note(now, *rank, log);
             }
         }
     }

@@ -1,58 +1,26 @@
 //! What the logs of the ranks hold, with message logging, for those who look on. Nothing is decided
 //! by it, and no record keeps it: hosts tell it again to the next central manager.
 
-use crate::manager_messages::{RankLogUse, Time};
+use crate::manager_messages::Time;
 use rejoin_channel_table::Rank;
+use rejoin_logging::determinants::{LogFigures, LogUsage};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What the log of a rank, or those of all ranks, held when that was told last.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LogView {
-    /// Bytes of messages that are retained for other recovery groups.
-    pub retained: u64,
-    /// The most of these bytes that one rank retained at any time.
-    pub most_retained: u64,
-    /// Bytes of the logs' memory that are in use.
-    pub memory: u64,
-    /// Bytes in use of the files into which logs spill.
-    pub file: u64,
-    /// Determinants that were recorded so far.
-    pub determinants: u64,
-    /// Determinants that were recorded in the last second or so.
-    pub determinants_per_second: u64,
-    /// When a peer with retained messages released some last, or the first was retained for it
-    /// after none was. Of all peers and ranks, the earliest of these times. `None`: no message is
-    /// retained.
-    pub waits_since: Option<Time>,
+    /// When that was.
+    pub told_at: Time,
+    /// The figures of that time.
+    pub told: LogFigures,
 }
 
 impl LogView {
-    fn new(now: Time, log: &RankLogUse) -> LogView {
-        LogView {
-            retained: log.retained,
-            most_retained: log.most_retained,
-            memory: log.memory,
-            file: log.file,
-            determinants: log.determinants,
-            determinants_per_second: log.determinants_per_second,
-            waits_since: log.lag.map(|lag| Time(now.0.saturating_sub(lag))),
-        }
-    }
-
-    fn add(&mut self, other: &LogView) {
-        let add = |one: &mut u64, more: u64| *one = one.saturating_add(more);
-        add(&mut self.retained, other.retained);
-        add(&mut self.memory, other.memory);
-        add(&mut self.file, other.file);
-        add(&mut self.determinants, other.determinants);
-        add(
-            &mut self.determinants_per_second,
-            other.determinants_per_second,
-        );
-        self.most_retained = self.most_retained.max(other.most_retained);
-        let times = [self.waits_since, other.waits_since];
-        self.waits_since = times.into_iter().flatten().min();
+    /// The figures at this time, as far as they are known.
+    #[must_use]
+    pub fn at(&self, now: Time) -> LogFigures {
+        self.told.later(now.0.saturating_sub(self.told_at.0))
     }
 }
 
@@ -74,11 +42,15 @@ pub(super) struct LogTable {
 
 impl LogTable {
     /// A host says this of the log of one of its ranks.
-    pub fn note(&mut self, now: Time, log: &RankLogUse) {
-        self.of_rank.insert(log.rank, LogView::new(now, log));
+    pub fn note(&mut self, now: Time, rank: Rank, log: &LogUsage) {
+        let view = LogView {
+            told_at: now,
+            told: log.figures,
+        };
+        self.of_rank.insert(rank, view);
         match log.most_for {
-            Some(most) => self.most_for.insert(log.rank, most),
-            None => self.most_for.remove(&log.rank),
+            Some(most) => self.most_for.insert(rank, most),
+            None => self.most_for.remove(&rank),
         };
         self.is_new = true;
     }
@@ -88,9 +60,14 @@ impl LogTable {
         if self.due().is_none_or(|due| now < due) {
             return;
         }
-        let mut sums = LogView::default();
-        self.of_rank.values().for_each(|one| sums.add(one));
-        self.sums = Some(sums);
+        let mut sums = LogFigures::default();
+        for one in self.of_rank.values() {
+            sums.add(&one.at(now));
+        }
+        self.sums = Some(LogView {
+            told_at: now,
+            told: sums,
+        });
         self.next = Time(now.0.saturating_add(INTERVAL));
         self.is_new = false;
     }
@@ -128,42 +105,48 @@ mod tests {
     #[test]
     fn logs_are_added_up_once_a_second_at_most() {
         let at = |millis: u64| Time(millis * 1_000_000);
-        let log = |rank, retained, lag: Option<u64>| RankLogUse {
-            rank: Rank(rank),
-            retained,
-            most_retained: 2 * retained,
-            memory: 4096,
-            file: 512,
-            determinants: 10,
-            determinants_per_second: 3,
+        let log = |retained, lag: Option<u64>| LogUsage {
+            figures: LogFigures {
+                retained_bytes: retained,
+                most_retained_bytes: 2 * retained,
+                memory_bytes: 4096,
+                file_bytes: 512,
+                determinants: 10,
+                determinants_per_second: 3,
+                lag_ns: lag.unwrap_or(0) * 1_000_000,
+            },
             most_for: lag.map(|_| (Rank(2), retained)),
-            lag: lag.map(|millis| millis * 1_000_000),
         };
         let mut table = LogTable::default();
         table.sum_up(at(9000));
         assert_eq!((table.sums(), table.due()), (None, None));
-        table.note(at(9000), &log(0, 5, Some(300)));
-        table.note(at(9000), &log(1, 7, Some(100)));
+        table.note(at(9000), Rank(0), &log(5, Some(300)));
+        table.note(at(9000), Rank(1), &log(7, Some(100)));
         table.sum_up(at(9000));
         assert_eq!(table.retained_for(), BTreeMap::from([(Rank(2), 12)]));
         let both = LogView {
-            retained: 12,
-            most_retained: 14,
-            memory: 8192,
-            file: 1024,
-            determinants: 20,
-            determinants_per_second: 6,
-            waits_since: Some(at(8700)),
+            told_at: at(9000),
+            told: LogFigures {
+                retained_bytes: 12,
+                most_retained_bytes: 14,
+                memory_bytes: 8192,
+                file_bytes: 1024,
+                determinants: 20,
+                determinants_per_second: 6,
+                lag_ns: 300_000_000,
+            },
         };
         assert_eq!((table.sums(), table.due()), (Some(both), None));
-        table.note(at(9100), &log(0, 0, None));
+        table.note(at(9100), Rank(0), &log(0, None));
         table.sum_up(at(9100));
         assert_eq!((table.sums(), table.due()), (Some(both), Some(at(10_000))));
         table.sum_up(at(10_000));
         let later = table.sums().expect("sums");
         assert_eq!(table.retained_for(), BTreeMap::from([(Rank(2), 7)]));
-        assert_eq!((later.retained, later.waits_since), (7, Some(at(8900))));
-        assert_eq!(table.of(Rank(0)).map(|log| log.waits_since), Some(None));
+        let later = later.at(at(10_500));
+        assert_eq!((later.retained_bytes, later.lag_ns), (7, 1_600_000_000));
+        let idle = table.of(Rank(0)).map(|log| log.at(at(10_500)).lag_ns);
+        assert_eq!(idle, Some(0));
         assert_eq!(table.of(Rank(2)), None);
     }
 }

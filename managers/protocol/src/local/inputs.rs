@@ -5,9 +5,10 @@ use crate::detector::{ProbeFailure, ProbeMessage};
 use crate::host_health::HostHealth;
 use crate::lookup;
 use crate::manager_messages::{
-    End, KeptFile, MoveBytes, MovedRank, ProcessInstance, RankLogUse, Time, ToCentral, ToLocal,
+    End, KeptFile, MoveBytes, MovedRank, ProcessInstance, Time, ToCentral, ToLocal,
 };
 use rejoin_channel_table::{Epoch, ImageId, Incarnation, MoveNumber, Rank};
+use rejoin_logging::determinants::LogUsage;
 use rejoin_wire::{FromManager, ToManager};
 
 /// An input of the driver to the core.
@@ -56,7 +57,7 @@ pub enum LocalInput {
     /// The file of an image with which a rank moves is so far.
     MoveBytes(MoveBytes),
     /// The logs of these ranks hold this.
-    LogsUsed(Vec<RankLogUse>),
+    LogsUsed(Vec<(Rank, LogUsage)>),
     /// There are copies and parities from an earlier launch of the job.
     CopiesFound(Vec<KeptFile>),
     /// Another manager, or central, says this of where ranks are.

@@ -15,7 +15,7 @@ pub use host_report::{RankReport, Report};
 pub use instances::{Cause, End, KeptFile, MovedRank, ProcessInstance, Stage, Time};
 pub use process_messages::{ProcessExit, ProcessMessage};
 pub use to_central::{
-    FileMessage, HostMessage, ImageMessage, LogMessage, MoveBytes, MoveMessage, RankLogUse,
-    RegionMessage, ToCentral,
+    FileMessage, HostMessage, ImageMessage, LogMessage, MoveBytes, MoveMessage, RegionMessage,
+    ToCentral,
 };
 pub use to_local::ToLocal;

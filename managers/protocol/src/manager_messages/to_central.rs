@@ -6,6 +6,7 @@ use super::process_messages::ProcessMessage;
 use crate::detector::WatchReport;
 use crate::host_health::HostHealth;
 use rejoin_channel_table::{Epoch, ImageId, MoveNumber, Rank};
+use rejoin_logging::determinants::LogUsage;
 use rejoin_wire::ImageCost;
 use serde::{Deserialize, Serialize};
 
@@ -168,7 +169,7 @@ pub enum MoveMessage {
 pub enum LogMessage {
     /// What the logs of ranks hold, for those who look on. Said once a second at most, and only of
     /// ranks for which it has changed.
-    Used(Vec<RankLogUse>),
+    Used(Vec<(Rank, LogUsage)>),
     /// A rank has come back with all messages that it retains for other groups.
     Whole {
         /// The process instance.
@@ -226,29 +227,4 @@ pub struct MoveBytes {
     pub done: u64,
     /// All bytes, if that is known.
     pub of: Option<u64>,
-}
-
-/// What the log of a rank holds, with message logging.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct RankLogUse {
-    /// The rank.
-    pub rank: Rank,
-    /// Bytes of messages that it retains for other recovery groups.
-    pub retained: u64,
-    /// The most of these bytes that there were at any time.
-    pub most_retained: u64,
-    /// Bytes of the log's memory that are in use.
-    pub memory: u64,
-    /// Bytes in use of the file into which the log spills.
-    pub file: u64,
-    /// Determinants that it has recorded so far.
-    pub determinants: u64,
-    /// Determinants that it has recorded in the last second or so.
-    pub determinants_per_second: u64,
-    /// The receiver for which it retains most bytes, and how many.
-    pub most_for: Option<(Rank, u64)>,
-    /// For each peer with retained messages, there is a time since it released some last, or since
-    /// the first was retained after none was. The longest of these, in nanoseconds; `None`: no
-    /// message is retained.
-    pub lag: Option<u64>,
 }

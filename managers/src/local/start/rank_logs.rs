@@ -232,12 +232,10 @@ impl RankLogs {
         self.awaited.remove(&rank);
     }
 
-    /// What the log of each rank uses, and how many determinants it has recorded. In rank order.
-    pub fn usage(&self) -> impl Iterator<Item = (Rank, LogUsage, u64)> {
-        self.logs.iter().map(|(rank, log)| {
-            let (usage, determinants) = LogUsage::read(&log.words);
-            (*rank, usage, determinants)
-        })
+    /// What the log of each rank uses at this time, by the clock of the ranks. In rank order.
+    pub fn usage(&self, clock: u64) -> impl Iterator<Item = (Rank, LogUsage)> {
+        let logs = self.logs.iter();
+        logs.map(move |(rank, log)| (*rank, LogUsage::read(&log.words, clock)))
     }
 
     /// Ranks have logs.

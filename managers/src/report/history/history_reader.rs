@@ -7,6 +7,8 @@ use std::io::{self, BufRead, Read as _};
 
 /// Longest line that is read, in bytes. The line of a job with thousands of hosts is long.
 const LINE_LIMIT: u64 = 8 << 20;
+/// What is wrong with a line that names no event.
+const NO_EVENT: &str = "job, event or at_ns is missing";
 /// Lines without an event that are named; further ones are counted.
 const MOST_NAMED: usize = 20;
 
@@ -84,6 +86,8 @@ fn what_is_wrong(line: &[u8], error: &serde_json::Error) -> String {
         return "it is empty".into();
     }
     match error.classify() {
+        // A list has no fields.
+        serde_json::error::Category::Data if line.starts_with(b"[") => NO_EVENT.into(),
         serde_json::error::Category::Data => "a field has another type".into(),
         _ => format!("it is not JSON (column {})", error.column()),
     }
@@ -92,7 +96,7 @@ fn what_is_wrong(line: &[u8], error: &serde_json::Error) -> String {
 impl Histories {
     fn add(&mut self, number: u64, event: EventLine) {
         let (Some(job), Some(_), Some(_)) = (&event.job, &event.event, event.at_ns) else {
-            return self.reject(number, "job, event or at_ns is missing".into());
+            return self.reject(number, NO_EVENT.into());
         };
         let at = match self.places.get(job) {
             Some(at) => *at,

@@ -1,6 +1,7 @@
 //! The history of one job, from its events. All times are nanoseconds since mpirun started.
 
 use super::event_line::EventLine;
+use rejoin_logging::determinants::LogFigures;
 use std::collections::BTreeMap;
 
 /// How a checkpoint ended.
@@ -95,27 +96,6 @@ pub struct Incident {
     pub host: Option<String>,
 }
 
-/// What the logs of messages held together at one time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LogSample {
-    /// When that was.
-    pub at: u64,
-    /// Bytes of messages that were retained for other recovery groups.
-    pub retained: u64,
-    /// The most of these bytes that one rank retained so far.
-    pub most_retained: u64,
-    /// Bytes of the logs' memory in use.
-    pub memory: u64,
-    /// Bytes in use of the files into which logs spill.
-    pub file: u64,
-    /// Determinants that were recorded so far.
-    pub determinants: u64,
-    /// Determinants that were recorded in the last second or so.
-    pub determinants_per_second: u64,
-    /// Nanoseconds since the slowest receiver released messages.
-    pub lag: u64,
-}
-
 /// Consecutive ranks on one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RankRun {
@@ -149,8 +129,8 @@ pub struct JobHistory {
     pub recoveries: Vec<RecoverySpan>,
     /// Outages of hosts.
     pub outages: Vec<HostOutage>,
-    /// What the logs of messages held, with message logging.
-    pub log: Vec<LogSample>,
+    /// What the logs of messages held together, and when, with message logging.
+    pub log: Vec<(u64, LogFigures)>,
     /// Everything else.
     pub incidents: Vec<Incident>,
     /// How it ended, and its exit code.
@@ -209,16 +189,7 @@ impl JobHistory {
                     .or_insert(at);
             }
             "host-heard" => self.end_outage(&line.host.unwrap_or_default(), at, true),
-            "message-log" => self.log.push(LogSample {
-                at,
-                retained: line.retained_bytes.unwrap_or_default(),
-                most_retained: line.most_retained_bytes.unwrap_or_default(),
-                memory: line.memory_bytes.unwrap_or_default(),
-                file: line.file_bytes.unwrap_or_default(),
-                determinants: line.determinants.unwrap_or_default(),
-                determinants_per_second: line.determinants_per_second.unwrap_or_default(),
-                lag: line.lag_ns.unwrap_or_default(),
-            }),
+            "message-log" => self.log.push((at, line.log.unwrap_or_default())),
             "decided" => {}
             "ended" => self.end = Some((line.cause.unwrap_or_default(), line.code.unwrap_or(1))),
             _ => self.other(line, at),
@@ -232,7 +203,7 @@ impl JobHistory {
         }
         self.ranks = line.ranks;
         self.program = line.program;
-        for placed in line.hosts {
+        for placed in line.hosts.into_iter().flatten() {
             let host = placed.host.unwrap_or_default();
             let runs = placed.ranks.into_iter().map(|(first, last)| RankRun {
                 first,

@@ -5,8 +5,10 @@ mod history_reader;
 mod job_history;
 mod tidy_text;
 
+pub(crate) use event_line::EventLine;
+pub use event_line::PlacedRanks;
 pub use history_reader::{BadLine, Histories, read};
 pub use job_history::{
-    CheckpointEnd, CheckpointSpan, FailureMark, HostOutage, Incident, JobHistory, LogSample,
-    RankRun, RecoverySpan,
+    CheckpointEnd, CheckpointSpan, FailureMark, HostOutage, Incident, JobHistory, RankRun,
+    RecoverySpan,
 };

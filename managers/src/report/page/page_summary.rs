@@ -1,8 +1,9 @@
 //! The figures at the head of a job.
 
 use super::quantity::{bytes, counted, date, time};
-use crate::report::history::{CheckpointEnd, CheckpointSpan, JobHistory, LogSample};
+use crate::report::history::{CheckpointEnd, CheckpointSpan, JobHistory};
 use maud::{Markup, html};
+use rejoin_logging::determinants::LogFigures;
 use std::collections::BTreeSet;
 
 /// One figure: its name, its value, and what belongs to it.
@@ -166,18 +167,19 @@ fn outages(job: &JobHistory) -> Figure {
 
 /// The most that the logs of messages held; nothing without message logging.
 fn message_log(job: &JobHistory) -> Vec<Figure> {
-    let most = |get: fn(&LogSample) -> u64| job.log.iter().map(get).max().unwrap_or(0);
-    let Some(last) = job.log.last() else {
+    let logs = job.log.iter().map(|(_, log)| log);
+    let most = |get: fn(&LogFigures) -> u64| logs.clone().map(get).max().unwrap_or(0);
+    let Some((_, last)) = job.log.last() else {
         return Vec::new();
     };
-    let of_rank = bytes(most(|log| log.most_retained));
-    let memory = bytes(most(|log| log.memory));
-    let file = bytes(most(|log| log.file));
+    let of_rank = bytes(most(|log| log.most_retained_bytes));
+    let memory = bytes(most(|log| log.memory_bytes));
+    let file = bytes(most(|log| log.file_bytes));
     let rate = most(|log| log.determinants_per_second);
     vec![
         figure(
             "Most messages retained",
-            bytes(most(|log| log.retained)),
+            bytes(most(|log| log.retained_bytes)),
             format!("of a rank {of_rank}; {memory} of log memory, {file} in files"),
         ),
         figure(
@@ -185,6 +187,6 @@ fn message_log(job: &JobHistory) -> Vec<Figure> {
             last.determinants.to_string(),
             format!("at most {rate} a second"),
         ),
-        figure("Longest lag of releases", time(most(|log| log.lag)), ""),
+        figure("Longest lag of releases", time(most(|log| log.lag_ns)), ""),
     ]
 }

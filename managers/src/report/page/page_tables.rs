@@ -2,10 +2,10 @@
 
 use super::quantity::{bytes, counted, moment, time};
 use crate::report::history::{
-    CheckpointEnd, CheckpointSpan, FailureMark, HostOutage, Incident, JobHistory, LogSample,
-    RecoverySpan,
+    CheckpointEnd, CheckpointSpan, FailureMark, HostOutage, Incident, JobHistory, RecoverySpan,
 };
 use maud::{Markup, html};
+use rejoin_logging::determinants::LogFigures;
 
 /// Rows of a table at its start and at its end that are shown.
 const MOST_ROWS: usize = 200;
@@ -193,7 +193,7 @@ fn checkpoints(rows: &[CheckpointSpan]) -> Markup {
     })
 }
 
-fn message_log(rows: &[LogSample]) -> Markup {
+fn message_log(rows: &[(u64, LogFigures)]) -> Markup {
     let columns = [
         ("Time", true),
         ("Retained", true),
@@ -204,16 +204,16 @@ fn message_log(rows: &[LogSample]) -> Markup {
         ("A second", true),
         ("Lag", true),
     ];
-    table("Message log", &columns, rows, |row| {
+    table("Message log", &columns, rows, |(at, log)| {
         vec![
-            moment(row.at),
-            bytes(row.retained),
-            bytes(row.most_retained),
-            bytes(row.memory),
-            bytes(row.file),
-            row.determinants.to_string(),
-            row.determinants_per_second.to_string(),
-            time(row.lag),
+            moment(*at),
+            bytes(log.retained_bytes),
+            bytes(log.most_retained_bytes),
+            bytes(log.memory_bytes),
+            bytes(log.file_bytes),
+            log.determinants.to_string(),
+            log.determinants_per_second.to_string(),
+            time(log.lag_ns),
         ]
     })
 }
