@@ -16,7 +16,7 @@ use super::ratchet::Finding;
 use super::source::{Source, is_test_only};
 
 /// Folders with the handlers of messages.
-const HANDLERS: &[&str] = &["managers/src/", "managers/protocol/src/"];
+const HANDLERS: &[&str] = &["managers/"];
 
 /// Folders with observers, which show or disturb the messages that they know, and drop none.
 const OBSERVERS: &[&str] = &["managers/src/report/", "managers/src/fault/"];

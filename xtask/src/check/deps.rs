@@ -47,9 +47,37 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rejoin-mpi", &["rejoin-device", "rejoin-channel-table"]),
     ("rejoin-c-abi", &["rejoin-mpi"]),
     (
+        "rejoin-managers-host",
+        &[
+            "rejoin-channel-table",
+            "rejoin-wire",
+            "rejoin-managers-protocol",
+        ],
+    ),
+    (
+        "rejoin-managers-net",
+        &[
+            "rejoin-channel-table",
+            "rejoin-wire",
+            "rejoin-managers-host",
+        ],
+    ),
+    (
+        "rejoin-managers-stdio",
+        &[
+            "rejoin-channel-table",
+            "rejoin-managers-protocol",
+            "rejoin-managers-host",
+            "rejoin-managers-net",
+        ],
+    ),
+    (
         "rejoin-managers",
         &[
             "rejoin-managers-protocol",
+            "rejoin-managers-host",
+            "rejoin-managers-net",
+            "rejoin-managers-stdio",
             "rejoin-wire",
             "rejoin-channel-table",
             "rejoin-logging",

@@ -1,4 +1,5 @@
-//! Errors of a manager itself. The verdict describes failures of ranks.
+//! Errors of a manager itself, for all crates of the managers. The verdict describes failures of
+//! ranks.
 
 use rejoin_wire::codec::CodecError;
 
@@ -24,7 +25,7 @@ pub enum Error {
     Usage(String),
 }
 
-/// A result with this crate's error.
+/// A result with the managers' error.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// The system's own words for an error, without its number.

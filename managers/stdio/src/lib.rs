@@ -4,6 +4,20 @@
 //! - output that waits for a commit ([`output_commit`], [`stored_states`]), and when the commit
 //!   counts ([`commit_order`]);
 //! - repeated output of a restored rank ([`replay_filter`]).
+//!
+//! And the managers' own lines on standard error ([`say_line!`]), above the last line of the
+//! terminal ([`terminal_line`]).
+
+/// Writes a line on standard error. A line without a reader or without room is lost: `eprintln!`
+/// would end the process instead.
+#[macro_export]
+macro_rules! say_line {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        $crate::terminal_line::clear();
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
 
 pub mod arrivals;
 pub mod commit_order;
@@ -13,6 +27,7 @@ pub mod replay_filter;
 pub mod sink;
 pub mod source;
 pub mod stored_states;
+pub mod terminal_line;
 
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;

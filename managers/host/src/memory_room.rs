@@ -1,6 +1,6 @@
 //! How much memory this host has left, for the processes of this manager.
 
-use crate::host::control_groups;
+use crate::control_groups;
 use procfs::Current as _;
 
 /// Memory of this host, in bytes.

@@ -21,7 +21,7 @@ const SOCKET: &str = "sock";
 /// How what must outlive mpirun is called.
 const JOURNAL: &str = "journal";
 /// Suffix of a socket without a listener yet, and of a journal that is still being filled.
-pub(crate) const NEW: &str = "new";
+pub const NEW: &str = "new";
 /// A new socket without a listener after this time is abandoned.
 const NEW_LIMIT: Duration = Duration::from_secs(60);
 

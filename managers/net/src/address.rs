@@ -1,6 +1,6 @@
 //! Addresses by which other hosts reach this one.
 
-use crate::host::network_interfaces;
+use rejoin_managers_host::network_interfaces;
 use rejoin_wire::RankOptions;
 use serde::{Deserialize, Serialize};
 use socket2::SockAddr;

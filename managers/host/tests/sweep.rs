@@ -1,6 +1,6 @@
 //! The sweep ends every process below this one, so this test has a program of its own.
 
-use rejoin_managers::host::descendants;
+use rejoin_managers_host::descendants;
 use std::process::Command;
 use std::time::Duration;
 

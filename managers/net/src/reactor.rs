@@ -1,10 +1,10 @@
 //! One poll of mio for everything a manager waits for: sockets, pipes, pidfds, signals.
 
-use crate::error::{Context, Result};
 use mio::event::Source;
 use mio::unix::SourceFd;
 use mio::{Events, Poll};
 use nix::errno::Errno;
+use rejoin_managers_host::error::{Context, Result};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;

@@ -3,12 +3,12 @@
 
 use super::address::{self, ListenAt, ManagerReach};
 use super::auth::{self, AuthNonce, HELLO, PROOF, Whose};
-use crate::error::{Context, Error, Result};
-use crate::host::random::random;
-use crate::net::accept::{self, Pause};
-use crate::net::reactor::{Interest, Reactor, Token};
+use crate::accept::{self, Pause};
+use crate::reactor::{Interest, Reactor, Token};
 use nix::errno::Errno;
 use rejoin_channel_table::{JobId, JobKey};
+use rejoin_managers_host::error::{Context, Error, Result};
+use rejoin_managers_host::random::random;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -66,7 +66,7 @@ impl ListeningSockets {
         }
         if inside.is_empty() {
             let why = last.map_or(String::new(), |e| {
-                format!(": {}", crate::error::system_text(&e))
+                format!(": {}", rejoin_managers_host::error::system_text(&e))
             });
             return Err(Error::Usage(format!(
                 "this host has no address that other hosts could call back{why}"
@@ -295,7 +295,7 @@ impl Listener {
                 if number.is_some_and(accept::is_want)
                     && self.pause.begin(&self.listening.sockets, reactor)
                 {
-                    let why = crate::error::system_text(&error);
+                    let why = rejoin_managers_host::error::system_text(&error);
                     tracing::warn!(why, "no calls are taken for a while");
                 }
                 // Otherwise it is over: the caller went away again.

@@ -3,7 +3,7 @@
 //! Writing never blocks where that is possible, so that signals and deaths are handled while a
 //! reader takes its time. The flags of the inherited descriptor stay as they are: others share it.
 
-use crate::stdio::Stream;
+use crate::Stream;
 use crate::terminal_line;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, send};

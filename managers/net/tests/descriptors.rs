@@ -2,9 +2,9 @@
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rejoin_channel_table::{JobId, JobKey};
-use rejoin_managers::net::address::ListenAt;
-use rejoin_managers::net::manager_listener::Listener;
-use rejoin_managers::net::reactor::{Reactor, Token};
+use rejoin_managers_net::address::ListenAt;
+use rejoin_managers_net::manager_listener::Listener;
+use rejoin_managers_net::reactor::{Reactor, Token};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;

@@ -2,8 +2,8 @@
 //! agent carries. So the job's key is in no command line, no environment and no file system.
 
 use super::auth::Whose;
-use crate::error::{Context, Error, Result};
 use rejoin_channel_table::{JobId, JobKey};
+use rejoin_managers_host::error::{Context, Error, Result};
 use rejoin_wire::codec::{FrameReader, encode};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;

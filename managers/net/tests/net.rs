@@ -2,13 +2,13 @@
 //! survives. Over loopback, without processes.
 
 use rejoin_channel_table::{JobId, JobKey};
-use rejoin_managers::net::address::{ListenAt, ManagerAddress};
-use rejoin_managers::net::auth::Whose;
-use rejoin_managers::net::dial::{Dialed, ManagerDialer};
-use rejoin_managers::net::local_link::Filled;
-use rejoin_managers::net::manager_listener::{Listener, ListeningSockets};
-use rejoin_managers::net::reactor::{Reactor, Token};
-use rejoin_managers::net::session_link::SessionLink;
+use rejoin_managers_net::address::{ListenAt, ManagerAddress};
+use rejoin_managers_net::auth::Whose;
+use rejoin_managers_net::dial::{Dialed, ManagerDialer};
+use rejoin_managers_net::local_link::Filled;
+use rejoin_managers_net::manager_listener::{Listener, ListeningSockets};
+use rejoin_managers_net::reactor::{Reactor, Token};
+use rejoin_managers_net::session_link::SessionLink;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};

@@ -9,9 +9,9 @@
 //! A job that is to stop holds output, too: what ranks write after the images of its last
 //! checkpoint is written again after a restart. Other output passes at once.
 
-use crate::error::system_text;
-use crate::stdio::Stream;
+use crate::Stream;
 use rejoin_channel_table::{Epoch, Rank};
+use rejoin_managers_host::error::system_text;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{Error, Result};

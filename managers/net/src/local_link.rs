@@ -1,8 +1,8 @@
 //! A stream socket with frames in both directions that never blocks.
 
-use crate::error::{Context, Result};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv, send};
+use rejoin_managers_host::error::{Context, Result};
 use rejoin_wire::codec::{CodecError, FrameReader, encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

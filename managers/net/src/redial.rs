@@ -4,10 +4,10 @@
 use super::auth::Whose;
 use super::dial::{Dialed, ManagerDialer};
 use super::session_link::SessionLink;
-use crate::error::{Error, Result};
-use crate::net::address::ManagerAddress;
-use crate::net::reactor::{Reactor, Token};
+use crate::address::ManagerAddress;
+use crate::reactor::{Reactor, Token};
 use rejoin_channel_table::JobKey;
+use rejoin_managers_host::error::{Error, Result};
 use std::time::{Duration, Instant};
 
 /// How long the first connection to another host is tried.

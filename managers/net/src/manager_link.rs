@@ -1,9 +1,9 @@
 //! The link between mpirun and a local manager, on this host or another.
 
 use super::session_link::SessionLink;
-use crate::error::Result;
-use crate::net::local_link::{Filled, LocalLink};
-use crate::net::reactor::{Interest, Reactor, Token};
+use crate::local_link::{Filled, LocalLink};
+use crate::reactor::{Interest, Reactor, Token};
+use rejoin_managers_host::error::Result;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

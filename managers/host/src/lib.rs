@@ -1,9 +1,12 @@
 //! The host of a manager: processors, interfaces and limits, the processes below a manager and
 //! how they are suspended, the signals that a manager gets, the memory that is left, the user's
-//! run directory, and random numbers.
+//! run directory, the clocks, and random numbers. And the error of the managers' crates, which says
+//! what a manager tried and what the host answered.
 
 mod control_groups;
 pub mod descendants;
+pub mod error;
+pub mod host_clocks;
 pub mod host_limits;
 pub mod images_folder;
 pub mod inherited_descriptors;

@@ -1,6 +1,6 @@
 //! Suspends every process below a manager, and has them continue.
 
-use crate::host::descendants;
+use crate::descendants;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -86,7 +86,8 @@ impl Suspension {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::descendants::{below, send, state_of};
+    use crate::descendants::{below, send, state_of};
+    use rejoin_tests::processes::alone;
     use std::os::unix::process::CommandExt;
     use std::process::{Child, Command};
     use std::time::Instant;
@@ -115,7 +116,7 @@ mod tests {
 
     #[test]
     fn all_processes_are_suspended_while_others_appear_and_continue() {
-        let _alone = crate::alone();
+        let _alone = alone();
         // What is below this shell includes the one that forks.
         let mut outer = Command::new("sh");
         outer.args(["-c", "sh -c \"$0\" & wait", FAMILY]);
@@ -138,7 +139,7 @@ mod tests {
 
     #[test]
     fn processes_that_were_stopped_before_or_are_excepted_stay_stopped() {
-        let _alone = crate::alone();
+        let _alone = alone();
         let mut shell = family();
         let root = shell.id();
         until("sleepers", || sleepers(root).len() == 2);

@@ -3,9 +3,9 @@
 //! A waiting connection stays ready, so a listener that can't accept would be tried again at once,
 //! forever. It is left alone for a while instead.
 
-use crate::error::Result;
-use crate::net::reactor::{Interest, Reactor, Token};
+use crate::reactor::{Interest, Reactor, Token};
 use nix::errno::Errno;
+use rejoin_managers_host::error::Result;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 

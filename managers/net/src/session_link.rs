@@ -1,11 +1,11 @@
 //! A link between managers that outlives its connections.
 
 use super::session::Session;
-use crate::error::Result;
-use crate::net::local_link::Filled;
-use crate::net::reactor::{Interest, Reactor, Token};
+use crate::local_link::Filled;
+use crate::reactor::{Interest, Reactor, Token};
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv, send};
+use rejoin_managers_host::error::Result;
 use rejoin_wire::codec::{CodecError, FrameReader, MANAGER_LIMIT, encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

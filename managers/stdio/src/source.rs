@@ -1,9 +1,9 @@
 //! mpirun's standard input, read as far as the rank that gets it takes it.
 
-use crate::net::reactor::{Interest, Reactor, Token};
-use crate::stdio::INPUT_WINDOW;
+use crate::INPUT_WINDOW;
 use nix::sys::stat::{SFlag, fstat};
 use nix::unistd::{Whence, lseek};
+use rejoin_managers_net::reactor::{Interest, Reactor, Token};
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
