@@ -20,7 +20,6 @@ pub mod local;
 pub mod logs;
 pub mod mpirun;
 pub mod replay;
-pub mod report;
 pub mod saved_images;
 pub mod standard_output;
 pub mod stored_entries;
@@ -29,6 +28,7 @@ pub mod stored_entries;
 pub use rejoin_managers_host as host;
 pub use rejoin_managers_host::{error, host_clocks};
 pub use rejoin_managers_net as net;
+pub use rejoin_managers_report as report;
 pub use stdio::terminal_line;
 
 #[cfg(test)]

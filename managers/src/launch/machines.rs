@@ -1,12 +1,12 @@
 //! The hosts of a job, and which ranks are placed where.
 
 use crate::net::address::ListenAt;
+use crate::report::event_log::PlacedRanks;
 use rejoin_channel_table::LanId;
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::central::{Failover, Leases};
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_wire::RankOptions;
-use serde::Serialize;
 use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;
 
@@ -27,18 +27,6 @@ pub struct Machine {
     pub lan: LanId,
     /// Where other sites reach its part of the ports of its site, if the user has named that.
     pub advertised: Option<(IpAddr, (u16, u16))>,
-}
-
-/// The ranks of one host, for the file of events.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct PlacedRanks<'a> {
-    /// Name of the host.
-    pub host: &'a str,
-    /// Site of the host, if one is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub site: Option<&'a str>,
-    /// Runs of ranks: the first one and the last one of each.
-    pub ranks: Vec<(u32, u32)>,
 }
 
 /// All hosts of a job.

@@ -72,12 +72,25 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "rejoin-managers-report",
+        &[
+            "rejoin-channel-table",
+            "rejoin-wire",
+            "rejoin-ckpt",
+            "rejoin-managers-protocol",
+            "rejoin-managers-host",
+            "rejoin-managers-net",
+            "rejoin-managers-stdio",
+        ],
+    ),
+    (
         "rejoin-managers",
         &[
             "rejoin-managers-protocol",
             "rejoin-managers-host",
             "rejoin-managers-net",
             "rejoin-managers-stdio",
+            "rejoin-managers-report",
             "rejoin-wire",
             "rejoin-channel-table",
             "rejoin-logging",

@@ -2,10 +2,10 @@
 //!
 //! It is shown from a second on, and four times a second.
 
-use crate::terminal_line::{self, EMPTY_LINE, TerminalLine};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 use rejoin_ckpt::store::ImageFolder;
 use rejoin_managers_protocol::central::{ImageProgress, ImageWork};
+use rejoin_managers_stdio::terminal_line::{self, EMPTY_LINE, TerminalLine};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn long_work_is_shown_until_it_ends_or_others_write() {
         let pty = terminal(100);
-        crate::host::set_nonblocking(&pty.master).unwrap();
+        rejoin_managers_host::set_nonblocking(&pty.master).unwrap();
         let mut master = File::from(pty.master);
         let folder = std::env::temp_dir().join(format!("rejoin-bar-{}", std::process::id()));
         let images = ImageFolder::new(&folder, 5, None);
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn nothing_is_shown_on_a_narrow_terminal_or_without_one() {
         let pty = terminal(40);
-        crate::host::set_nonblocking(&pty.master).unwrap();
+        rejoin_managers_host::set_nonblocking(&pty.master).unwrap();
         let mut narrow = ProgressLine::new(TerminalLine::of(&pty.slave), None);
         let mut without = ProgressLine::new(None, None);
         let start = Instant::now();

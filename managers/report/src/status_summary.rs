@@ -1,10 +1,10 @@
 //! What `rejoin status` shows of a job: its counts of events, and its state at one moment.
 
-use crate::host_clocks::now;
-use crate::report::query::{
+use crate::query::{
     Checkpoint, HostStatus, JobStatus, LastCost, LogStatus, MoveStatus, RankStatus,
 };
 use rejoin_channel_table::Epoch;
+use rejoin_managers_host::host_clocks::now;
 use rejoin_managers_protocol::central::{
     Course, Event, HostIndex, HostView, JobView, LogView, MovePhase, MoveView, RankView,
 };

@@ -1,7 +1,7 @@
 //! The figures at the head of a job.
 
 use super::quantity::{bytes, counted, date, time};
-use crate::report::history::{CheckpointEnd, CheckpointSpan, JobHistory, LogSample};
+use crate::history::{CheckpointEnd, CheckpointSpan, JobHistory, LogSample};
 use maud::{Markup, html};
 use std::collections::BTreeSet;
 

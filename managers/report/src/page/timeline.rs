@@ -3,7 +3,7 @@
 use super::lanes::Lanes;
 use super::quantity::{counted, time};
 use super::timeline_marks::{self as marks, Area};
-use crate::report::history::JobHistory;
+use crate::history::JobHistory;
 use maud::{Markup, html};
 
 /// Width of the drawing; its units are about pixels.

@@ -4,7 +4,7 @@
 use super::lanes::Lanes;
 use super::page_tables::result;
 use super::quantity::{counted, moment, time};
-use crate::report::history::{CheckpointEnd, CheckpointSpan, JobHistory};
+use crate::history::{CheckpointEnd, CheckpointSpan, JobHistory};
 use maud::{Markup, html};
 use std::collections::BTreeMap;
 

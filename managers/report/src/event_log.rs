@@ -1,14 +1,14 @@
 //! The journal of events: `mpirun --events FILE` appends a line of JSON for each, as it happens.
 //! `docs/events.md` says what the fields mean.
 
-use crate::error::{Context, Result, system_text};
-use crate::launch::machines::{Machines, PlacedRanks};
-use crate::report::query::LogStatus;
-use crate::report::recent_events::RecentEvents;
+use crate::query::LogStatus;
+use crate::recent_events::RecentEvents;
+use rejoin_managers_host::error::{Context, Result, system_text};
 use rejoin_managers_protocol::central::Event;
 use rejoin_managers_protocol::checkpoint::CheckpointCost;
 use rejoin_managers_protocol::levels::Level;
 use rejoin_managers_protocol::verdict::{Described, SignalName, Verdict};
+use rejoin_managers_stdio::say_line;
 use serde::Serialize;
 use std::fs::File;
 use std::io::Write;
@@ -70,6 +70,18 @@ struct Line<'a> {
     log: Option<LogStatus>,
 }
 
+/// The ranks of one host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PlacedRanks<'a> {
+    /// Name of the host.
+    pub host: &'a str,
+    /// Site of the host, if one is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub site: Option<&'a str>,
+    /// Runs of ranks: the first one and the last one of each.
+    pub ranks: Vec<(u32, u32)>,
+}
+
 /// The file of `--events`.
 struct EventFile {
     file: File,
@@ -102,20 +114,21 @@ impl EventLog {
         &self.recent
     }
 
-    /// A launch of the job begins in this generation, with this mode of recovery.
+    /// A launch of the job begins in this generation, with this mode of recovery and these ranks.
     pub fn began(
         &mut self,
         generation: u32,
         program: &str,
         recovery: &'static str,
-        machines: &Machines,
+        hosts: Vec<PlacedRanks<'_>>,
     ) {
         let mut line = self.line("began", generation);
-        line.ranks = u32::try_from(machines.placement.len()).ok();
+        let runs = hosts.iter().flat_map(|host| &host.ranks);
+        line.ranks = Some(runs.map(|(first, last)| last - first + 1).sum());
         line.pid = Some(std::process::id());
         line.program = Some(program);
         line.recovery = Some(recovery);
-        line.hosts = Some(machines.placed_ranks());
+        line.hosts = Some(hosts);
         let text = written(&line);
         self.append(&text);
     }
@@ -546,8 +559,12 @@ mod tests {
     fn each_event_is_one_line_with_its_fields() {
         let path = std::env::temp_dir().join(format!("rejoin-events-{}", std::process::id()));
         let mut journal = EventLog::new(Some(path.clone()), "ab".into(), Instant::now()).unwrap();
-        let machines = Machines::only("here".into(), 4);
-        journal.began(0, "./app", "coordinated", &machines);
+        let placed = PlacedRanks {
+            host: "here",
+            site: None,
+            ranks: vec![(0, 3)],
+        };
+        journal.began(0, "./app", "coordinated", vec![placed]);
         let events = all();
         events.iter().for_each(|event| journal.event(0, event));
         journal.verdict("ended", 1, &Verdict::Success);

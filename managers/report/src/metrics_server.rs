@@ -3,11 +3,11 @@
 //! No client can delay mpirun: connections are few, requests short, and a client that does not ask
 //! or does not take the answer in time is dropped.
 
-use crate::error::{Context, Result};
-use crate::host::host_limits::MOST_SCRAPES;
-use crate::net::accept::{self, Pause};
-use crate::net::reactor::{Interest, Reactor, Token};
 use nix::errno::Errno;
+use rejoin_managers_host::error::{Context, Result};
+use rejoin_managers_host::host_limits::MOST_SCRAPES;
+use rejoin_managers_net::accept::{self, Pause};
+use rejoin_managers_net::reactor::{Interest, Reactor, Token};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -8,7 +8,7 @@ pub mod quantity;
 mod timeline;
 mod timeline_marks;
 
-use crate::report::history::{BadLine, Histories, JobHistory};
+use crate::history::{BadLine, Histories, JobHistory};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// Jobs of a file that are shown: the last ones.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::report::history::read;
+use crate::history::read;
 
 fn histories(lines: &[String]) -> Histories {
     read(lines.concat().as_bytes()).expect("a text can be read")

@@ -1,12 +1,13 @@
 //! Messages to the user about checkpoints and recoveries: one line when a rank is lost, one when it
 //! is restored, one for each limit of an image.
 
-use crate::error::system_text;
-use crate::report::host_log::HostLog;
+use crate::host_log::HostLog;
 use rejoin_channel_table::{Epoch, Generation, Rank};
+use rejoin_managers_host::error::system_text;
 use rejoin_managers_protocol::central::{Event, StopSignal};
 use rejoin_managers_protocol::levels::Level;
 use rejoin_managers_protocol::verdict::{Described, SignalName};
+use rejoin_managers_stdio::say_line;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Tells the user, each thing once.

@@ -3,18 +3,17 @@
 //! No client can delay mpirun: connections are few, questions short, and a client that does not ask
 //! or does not take the answer in time is dropped.
 
-use crate::central::central_messages::StatusRequest;
-use crate::error::{Context, Result};
-use crate::host::host_limits::MOST_QUESTIONS;
-use crate::host::run_dir::{self, LocalListener};
-use crate::net::accept::{self, Pause};
-use crate::net::local_link::{Filled, LocalLink};
-use crate::net::reactor::{Interest, Reactor, Token};
-use crate::report::query::{Answer, MoveOrder, NamedHost, QUESTION_LIMIT, Question, VERSION, What};
+use crate::query::{Answer, MoveOrder, NamedHost, QUESTION_LIMIT, Question, VERSION, What};
 use nix::errno::Errno;
 use nix::sys::socket::{SockFlag, accept4, getsockopt, sockopt};
 use nix::unistd::getuid;
 use rejoin_channel_table::{JobId, Rank};
+use rejoin_managers_host::error::{Context, Result};
+use rejoin_managers_host::host_limits::MOST_QUESTIONS;
+use rejoin_managers_host::run_dir::{self, LocalListener};
+use rejoin_managers_net::accept::{self, Pause};
+use rejoin_managers_net::local_link::{Filled, LocalLink};
+use rejoin_managers_net::reactor::{Interest, Reactor, Token};
 use rejoin_managers_protocol::central::{Course, Event, JobView};
 use rejoin_managers_protocol::levels::Level;
 use rejoin_wire::codec::MANAGER_LIMIT;
@@ -64,7 +63,12 @@ pub struct QueryServer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Asked {
     /// The job's status, to be given to [`QueryServer::answer`].
-    Status(StatusRequest),
+    Status {
+        /// The number of the client.
+        client: u32,
+        /// The client wants to know of each rank.
+        with_ranks: bool,
+    },
     /// A checkpoint.
     Checkpoint,
     /// A move of ranks. The number of the client is that of the request, whose end
@@ -182,10 +186,10 @@ impl QueryServer {
         let refusal = match question.what {
             _ if question.version != VERSION => "this job's mpirun is of another version",
             What::Status | What::Moves => {
-                return Some(Asked::Status(StatusRequest {
+                return Some(Asked::Status {
                     client: index,
                     with_ranks: question.what == What::Status,
-                }));
+                });
             }
             What::Events => return Some(Asked::Events(index)),
             What::Move(_) if !view.recovers => {

@@ -393,7 +393,7 @@ fn unfinished(epoch: u32, from: u64, to: u64, outcome: CheckpointEnd) -> Checkpo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::history::read;
+    use crate::history::read;
 
     fn history(lines: &[&str]) -> JobHistory {
         let text = (1u64..).zip(lines).map(|(at, fields)| {

@@ -1,6 +1,6 @@
 //! Messages of `mpirun --verbose`: where ranks run and listen, and how far the job has come.
 
-use crate::host_clocks::now;
+use rejoin_managers_host::host_clocks::now;
 use rejoin_managers_protocol::manager_messages::{
     FileMessage, HostMessage, ImageMessage, LogMessage, MoveMessage, ProcessMessage, RegionMessage,
     Stage, Time, ToCentral, ToLocal,

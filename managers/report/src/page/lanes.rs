@@ -1,7 +1,7 @@
 //! The lanes of a timeline: one for each rank, or, for many ranks, one for each host or for a block
 //! of consecutive ranks.
 
-use crate::report::history::{JobHistory, RankRun};
+use crate::history::{JobHistory, RankRun};
 use std::collections::BTreeMap;
 
 /// Ranks up to which each has a lane.

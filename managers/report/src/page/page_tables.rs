@@ -1,7 +1,7 @@
 //! The tables beside a timeline: all that it shows, in text.
 
 use super::quantity::{bytes, counted, moment, time};
-use crate::report::history::{
+use crate::history::{
     CheckpointEnd, CheckpointSpan, FailureMark, HostOutage, Incident, JobHistory, LogSample,
     RecoverySpan,
 };
