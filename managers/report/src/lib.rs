@@ -1,7 +1,7 @@
 //! Reports to the user about a job: on standard error ([`user_log`], [`verbose_log`],
-//! [`progress_line`]), in the file
-//! of `--events` ([`event_log`]), and as an answer to the `rejoin` command ([`query`],
-//! [`query_server`], [`status_summary`]).
+//! [`progress_line`]), in the file of `--events` ([`event_log`]), as metrics ([`metrics_server`]),
+//! and as an answer to the `rejoin` command ([`query`], [`query_server`], [`status_summary`]). A
+//! file of events is read ([`history`]), and shown as a page ([`page`]).
 
 pub mod event_log;
 pub mod history;
