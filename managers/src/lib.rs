@@ -5,43 +5,32 @@
 //! ([`central`]). Each of them has one thread, and mpirun another one while a manager starts
 //! ([`launch::child_manager`]). The cores in `rejoin-managers-protocol` make all decisions.
 
-/// Writes a line on standard error. A line without a reader or without room is lost: `eprintln!`
-/// would end the process instead.
-macro_rules! say_line {
-    ($($text:tt)*) => {{
-        use std::io::Write as _;
-        $crate::terminal_line::clear();
-        let _ = writeln!(std::io::stderr(), $($text)*);
-    }};
-}
+/// Forwarding of streams; and `say_line!`, which all modules use.
+#[macro_use(say_line)]
+pub extern crate rejoin_managers_stdio as stdio;
 
 pub mod central;
 pub mod cli;
 pub mod doctor;
-pub mod error;
 pub mod fault;
-pub mod host;
-pub mod host_clocks;
 pub mod launch;
 pub mod local;
 pub mod logs;
 pub mod mpirun;
-pub mod net;
 pub mod replay;
-pub mod report;
 pub mod saved_images;
 pub mod standard_output;
-pub mod stdio;
 pub mod stored_entries;
-pub mod terminal_line;
 
-/// A lock for tests that make processes, and for tests with locked files, which such a process
-/// would have open until it runs its program. One such test runs at a time.
+// The crates below, by the names that they have in here.
+pub use rejoin_managers_host as host;
+pub use rejoin_managers_host::{error, host_clocks};
+pub use rejoin_managers_net as net;
+pub use rejoin_managers_report as report;
+pub use stdio::terminal_line;
+
 #[cfg(test)]
-fn alone() -> std::sync::MutexGuard<'static, ()> {
-    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    ONE.lock().unwrap_or_else(|e| e.into_inner())
-}
+use rejoin_tests::processes::alone;
 
 /// First argument of the hidden subcommand that turns this program into a local manager, whose
 /// link to central is its standard input.

@@ -1,7 +1,15 @@
 //! Looking at processes, and ending them.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// A lock for tests that make processes, and for tests with locked files, which such a process
+/// would have open until it runs its program. One such test of a binary runs at a time.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Sends a signal to a process that the test started.
 ///

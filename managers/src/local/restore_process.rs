@@ -10,7 +10,7 @@ use super::retire::RetireHandler;
 use super::start::{LogWait, ProcessStarter};
 use crate::error::{Error, Result};
 use crate::host::descendants;
-use crate::launch::local_messages::{DeterminantsPart, LocalToMpirun};
+use crate::launch::local_messages::LocalToMpirun;
 use rejoin_channel_table::{ImageId, Incarnation, Rank};
 use rejoin_ckpt::twin::manager::RestoreRequest;
 use rejoin_logging::determinants::LogPart;
@@ -123,11 +123,10 @@ impl RestoreHandler<'_> {
     pub fn take_determinants(
         &mut self,
         process: (Rank, Incarnation),
-        part: DeterminantsPart,
+        part: LogPart,
         last: bool,
     ) -> Result<()> {
         let starter = self.starter.as_mut();
-        let part = LogPart::from(part);
         match starter.and_then(|starter| starter.logs().take_part(process, &part, last)) {
             Some((instance, image)) => self.restore(instance, image),
             None => Ok(()),

@@ -2,6 +2,7 @@
 
 use super::Launcher;
 use super::central_news::News;
+use crate::central::central_messages::StatusRequest;
 use crate::error::Result;
 use crate::launch::local_messages::LocalToMpirun;
 use crate::report::query::Answer;
@@ -137,7 +138,10 @@ impl Launcher {
                 };
                 self.control.answer(client, &answer);
             }
-            Some(Asked::Status(request)) => self.central.ask_status(request)?,
+            Some(Asked::Status { client, with_ranks }) => {
+                let request = StatusRequest { client, with_ranks };
+                self.central.ask_status(request)?;
+            }
         }
         Ok(())
     }

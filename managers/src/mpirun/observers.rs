@@ -50,8 +50,9 @@ impl Observers {
     pub fn begin(&mut self, launch: &Launch, reactor: &Reactor) -> Result<()> {
         let recovery = launch.plan.options.recovery.name();
         let generation = launch.generation.0;
+        let placed = launch.machines.placed_ranks();
         self.events
-            .began(generation, &launch.program(), recovery, &launch.machines);
+            .began(generation, &launch.program(), recovery, placed);
         if let Some((server, metrics)) = &mut self.metrics {
             metrics.launched();
             server.watch(reactor)?;

@@ -47,9 +47,50 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rejoin-mpi", &["rejoin-device", "rejoin-channel-table"]),
     ("rejoin-c-abi", &["rejoin-mpi"]),
     (
+        "rejoin-managers-host",
+        &[
+            "rejoin-channel-table",
+            "rejoin-wire",
+            "rejoin-managers-protocol",
+        ],
+    ),
+    (
+        "rejoin-managers-net",
+        &[
+            "rejoin-channel-table",
+            "rejoin-wire",
+            "rejoin-managers-host",
+        ],
+    ),
+    (
+        "rejoin-managers-stdio",
+        &[
+            "rejoin-channel-table",
+            "rejoin-managers-protocol",
+            "rejoin-managers-host",
+            "rejoin-managers-net",
+        ],
+    ),
+    (
+        "rejoin-managers-report",
+        &[
+            "rejoin-channel-table",
+            "rejoin-wire",
+            "rejoin-ckpt",
+            "rejoin-managers-protocol",
+            "rejoin-managers-host",
+            "rejoin-managers-net",
+            "rejoin-managers-stdio",
+        ],
+    ),
+    (
         "rejoin-managers",
         &[
             "rejoin-managers-protocol",
+            "rejoin-managers-host",
+            "rejoin-managers-net",
+            "rejoin-managers-stdio",
+            "rejoin-managers-report",
             "rejoin-wire",
             "rejoin-channel-table",
             "rejoin-logging",

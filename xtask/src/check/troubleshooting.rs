@@ -31,8 +31,8 @@ const PHRASES: &[&str] = &[
 
 /// Files whose texts all need a row, if they have three words.
 const USER_LOG: &[&str] = &[
-    "managers/src/report/host_log.rs",
-    "managers/src/report/user_log.rs",
+    "managers/report/src/host_log.rs",
+    "managers/report/src/user_log.rs",
     "managers/protocol/src/policy.rs",
     "managers/protocol/src/verdict.rs",
 ];
