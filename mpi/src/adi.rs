@@ -198,9 +198,9 @@ impl Dev {
     }
 
     /// Asks for the number of a checkpoint of registered memory, above this one.
-    pub fn ask_regions_number(&mut self, above: Epoch) -> Result<()> {
+    pub fn request_regions_number(&mut self, above: Epoch) -> Result<()> {
         self.alive()?;
-        let asked = on!(self, d => d.ask_regions_number(above).map_err(as_error), _t => Ok(()));
+        let asked = on!(self, d => d.request_regions_number(above).map_err(as_error), _t => Ok(()));
         self.keep(asked)
     }
 
@@ -227,9 +227,9 @@ impl Dev {
     }
 
     /// Requests a checkpoint of the job that includes all work before this call.
-    pub fn ask_for_checkpoint(&mut self) -> Result<Epoch> {
+    pub fn request_checkpoint(&mut self) -> Result<Epoch> {
         self.alive()?;
-        let asked = on!(self, d => d.ask_for_checkpoint().map_err(as_error), _t => Ok(Epoch(0)));
+        let asked = on!(self, d => d.request_checkpoint().map_err(as_error), _t => Ok(Epoch(0)));
         self.keep(asked)
     }
 

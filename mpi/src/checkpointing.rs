@@ -77,7 +77,7 @@ impl Mpi {
     /// The manager does not answer.
     pub(crate) fn regions_number(&self, above: Epoch) -> Result<Epoch> {
         self.until_answered(
-            |device| device.ask_regions_number(above),
+            |device| device.request_regions_number(above),
             |device| device.regions_number(),
         )
     }
@@ -129,7 +129,7 @@ impl Mpi {
                         or without mpirun";
             return Err(Error::new(ErrorClass::UnsupportedOperation, text));
         }
-        let after = self.dev_mut().ask_for_checkpoint()?;
+        let after = self.dev_mut().request_checkpoint()?;
         match self.wait_until(None, |mpi| Ok(mpi.dev().checkpointed(after)))? {
             true => Ok(()),
             false => {

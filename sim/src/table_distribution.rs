@@ -294,12 +294,12 @@ impl Distribution {
             TableMessage::Table => self.deliver(now, to),
             TableMessage::Broadcast(message) => {
                 let mut effects = Vec::new();
-                self.members[index(to)].hear(Time(now), from, message, &mut effects);
+                self.members[index(to)].on_message(Time(now), from, message, &mut effects);
                 self.spread(now, to, effects);
             }
             TableMessage::Lookup(message) => {
                 let mut effects = Vec::new();
-                self.directories[index(to)].hear(Time(now), from, message, &mut effects);
+                self.directories[index(to)].on_message(Time(now), from, message, &mut effects);
                 self.look(now, to, effects);
             }
         }
@@ -341,7 +341,7 @@ impl Distribution {
                 let mut effects = Vec::new();
                 let (asker, wanted) = (Rank(rank), Rank(neighbour));
                 let directory = &mut self.directories[index(peer)];
-                directory.ask(Time(asked), asker, wanted, Incarnation(0), &mut effects);
+                directory.request(Time(asked), asker, wanted, Incarnation(0), &mut effects);
                 self.look(asked, peer, effects);
             }
         }

@@ -288,7 +288,7 @@ impl UpdateRun<'_> {
         }
         let now = self.work(now, to, 0);
         let mut effects = Vec::new();
-        self.members[index(to)].hear(Time(now), from, message, &mut effects);
+        self.members[index(to)].on_message(Time(now), from, message, &mut effects);
         self.carry_out(now, to, effects);
         if to.is_none() {
             self.send_waiting(now);

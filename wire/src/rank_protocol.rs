@@ -120,7 +120,7 @@ pub enum ToManager {
     LogIsWhole,
     /// The program stores its registered memory, with all other ranks: a number for it is needed.
     /// One rank asks. Answered by [`FromManager::RegionsNumber`].
-    AskRegionsNumber {
+    RequestRegionsNumber {
         /// The highest number that is in use in the folder.
         above: Epoch,
     },
@@ -264,7 +264,7 @@ pub enum FromManager {
         /// The receive log is stored up to here, which may be less than was asked for.
         position: u64,
     },
-    /// The answer to [`ToManager::AskRegionsNumber`].
+    /// The answer to [`ToManager::RequestRegionsNumber`].
     RegionsNumber {
         /// The job's generation.
         generation: Generation,

@@ -340,7 +340,7 @@ impl Engine {
             return;
         };
         if let Some(Some(channel)) = self.channels.get_mut(peer.index()) {
-            channel.ask_for_ack(&mut self.core, ssn);
+            channel.request_ack(&mut self.core, ssn);
         }
     }
 

@@ -237,7 +237,7 @@ impl Channel {
             self.plan_chunks(config);
         }
         if core.interval > self.tx.interval && !self.tx.plan.is_empty() {
-            self.tell_interval(core.interval);
+            self.notify_interval(core.interval);
         }
     }
 
@@ -247,7 +247,7 @@ impl Channel {
 
     /// Asks the peer to acknowledge the sent messages, unless it was asked already: the program
     /// waits for this message.
-    pub(crate) fn ask_for_ack(&mut self, core: &mut Core, ssn: Ssn) {
+    pub(crate) fn request_ack(&mut self, core: &mut Core, ssn: Ssn) {
         if self.up && ssn >= self.tx.unasked {
             self.plan_ack_frame(core, Flags::WANT_ACK);
             self.tx.unasked = self.tx.retention.next();
@@ -258,7 +258,7 @@ impl Channel {
         let mut header = self.header(FrameKind::Ack, Ssn(0));
         header.flags = flags;
         header.aux = self.rx.window.granted();
-        header.length = self.rx.tell_kept().0;
+        header.length = self.rx.notify_kept().0;
         self.control(core, &header);
     }
 

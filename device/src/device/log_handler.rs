@@ -158,7 +158,7 @@ impl LogHandler<'_> {
         self.logs.note_action();
         match failed {
             None | Some(DeterminantError::Full { .. }) => {
-                self.ask_for_log_room()?;
+                self.request_log_room()?;
                 Ok(stored)
             }
             Some(error) => Err(unusable(rank, &error)),
@@ -178,12 +178,12 @@ impl LogHandler<'_> {
         match &self.logs.determinants {
             None => Ok(true),
             Some(rank_log) if rank_log.is_stable() => Ok(true),
-            Some(_) => self.ask_to_store().map(|()| false),
+            Some(_) => self.request_storing().map(|()| false),
         }
     }
 
     #[cold]
-    fn ask_to_store(&mut self) -> Result<()> {
+    fn request_storing(&mut self) -> Result<()> {
         let mark = self
             .logs
             .determinants
@@ -198,7 +198,7 @@ impl LogHandler<'_> {
     /// Shows what the log uses. Asks for a checkpoint when the determinants, the retained messages
     /// or the received ones take half of their room. Above the limit of messages, nothing is sent
     /// to other groups. A rank that leaves has sent its last message, and may ask for nothing.
-    pub(super) fn ask_for_log_room(&mut self) -> Result<()> {
+    pub(super) fn request_log_room(&mut self) -> Result<()> {
         let Some(rank_log) = &mut self.logs.determinants else {
             return Ok(());
         };

@@ -162,7 +162,7 @@ impl ProgressHandler<'_> {
         if polls.is_multiple_of(cadences::GRANT_EVERY) {
             link.progress.grant(link.engine);
         }
-        link.logs().ask_for_log_room()?;
+        link.logs().request_log_room()?;
         self.manager().take_signalled_request()?;
         // A checkpoint ends no wait, and must not delay the report of a long one.
         let link = &mut self.link;

@@ -140,7 +140,7 @@ impl Device {
         let (mut moved_at, mut any) = (begun, false);
         while self.returned_peers().any_lacks() {
             if begun.elapsed() > LONGEST_INTERRUPTION || moved_at.elapsed() > QUIET {
-                return self.returned_peers().ask_for_signal(any);
+                return self.returned_peers().request_signal(any);
             }
             if self.progress(None)? {
                 (moved_at, any) = (Instant::now(), true);

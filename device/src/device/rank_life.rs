@@ -141,7 +141,7 @@ impl Device {
                         let RestoredProcess { restored, parked } = process;
                         self.return_to_job(restored)?;
                         self.recovery.moved(image.number);
-                        self.ask_again()?;
+                        self.request_again()?;
                         drop(parked);
                     }
                 }
@@ -175,7 +175,7 @@ impl Device {
     }
 
     /// This rank's local manager is another one, which does not know what the program waits for.
-    fn ask_again(&mut self) -> Result<()> {
+    fn request_again(&mut self) -> Result<()> {
         let questions = self.recovery.unanswered();
         questions
             .iter()
@@ -239,9 +239,10 @@ impl Device {
     ///
     /// # Errors
     /// A manager that cannot be spoken to.
-    pub fn ask_regions_number(&mut self, above: Epoch) -> Result<()> {
+    pub fn request_regions_number(&mut self, above: Epoch) -> Result<()> {
         self.recovery.region_answers().ask(above);
-        self.manager.send(&ToManager::AskRegionsNumber { above })
+        self.manager
+            .send(&ToManager::RequestRegionsNumber { above })
     }
 
     /// The number that was asked for, once it has come.
@@ -272,7 +273,7 @@ impl Device {
     ///
     /// # Errors
     /// A manager that cannot be spoken to.
-    pub fn ask_for_checkpoint(&mut self) -> Result<Epoch> {
+    pub fn request_checkpoint(&mut self) -> Result<Epoch> {
         let after = self.recovery.latest(self.engine.epoch());
         self.recovery.asks(after);
         self.manager.send(&ToManager::Checkpoint { after })?;

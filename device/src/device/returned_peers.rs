@@ -25,7 +25,7 @@ impl ReturnedPeersHandler<'_> {
             return Ok(());
         }
         self.served.add(rank);
-        self.ask_for_signal(true)
+        self.request_signal(true)
     }
 
     /// This process was restored, and its program may compute for long: a peer that came back
@@ -39,19 +39,19 @@ impl ReturnedPeersHandler<'_> {
                 self.served.add(rank);
             }
         }
-        self.ask_if_any_lacks(true)
+        self.request_what_any_lacks(true)
     }
 
     /// A call of the program has met the interruption. It serves peers by its own progress, but may
     /// end before they have all.
     pub(super) fn serve_later(&mut self) -> Result<()> {
         self.served.interrupted();
-        self.ask_if_any_lacks(false)
+        self.request_what_any_lacks(false)
     }
 
-    fn ask_if_any_lacks(&mut self, soon: bool) -> Result<()> {
+    fn request_what_any_lacks(&mut self, soon: bool) -> Result<()> {
         if self.any_lacks() {
-            self.ask_for_signal(soon)
+            self.request_signal(soon)
         } else {
             Ok(())
         }
@@ -64,7 +64,7 @@ impl ReturnedPeersHandler<'_> {
     }
 
     /// Asks for the next interruption: `soon` if messages move.
-    pub(super) fn ask_for_signal(&mut self, soon: bool) -> Result<()> {
+    pub(super) fn request_signal(&mut self, soon: bool) -> Result<()> {
         match self.served.next(soon) {
             Some(milliseconds) => self.manager.send(&ToManager::SignalLater { milliseconds }),
             None => Ok(()),

@@ -113,7 +113,7 @@ impl ImageHandler<'_> {
     fn report_no_image(&mut self, epoch: Epoch, reason: NoImage) -> Result<()> {
         let generation = self.orders.member.identity().generation;
         let reason = self.orders.recovery.not_taken(reason);
-        let asks_again = self.orders.recovery.asks_again(&reason);
+        let requests_again = self.orders.recovery.requests_again(&reason);
         let NoImage { why, outlives, .. } = reason;
         self.orders.manager.send(&ToManager::NotImaged {
             generation,
@@ -123,7 +123,7 @@ impl ImageHandler<'_> {
         })?;
         // The ranks that share memory with this one give the epoch up, too. This reason is first.
         host_barrier::fail(ImageNumber::of_checkpoint(epoch.0));
-        if asks_again {
+        if requests_again {
             self.orders
                 .manager
                 .send(&ToManager::Checkpoint { after: epoch })?;

@@ -88,7 +88,7 @@ pub(crate) struct RankRecovery {
     /// The manager's answers to this rank, while it stores its registered memory.
     region_answers: RegionAnswers,
     /// The program waits for a checkpoint later than this one.
-    asked_after: Option<Epoch>,
+    on_request_after: Option<Epoch>,
     /// The rank continues here after its images up to this number.
     stays: Option<MoveNumber>,
     /// The process that is to be the parent of this one, for an image of it to be taken.
@@ -112,7 +112,7 @@ impl RankRecovery {
             known: Known::default(),
             imager: images.map(imaging::imager),
             region_answers: RegionAnswers::default(),
-            asked_after: None,
+            on_request_after: None,
             stays: None,
             manager: images.map(|images| images.manager),
             copied: Copied::default(),
@@ -252,7 +252,7 @@ impl RankRecovery {
 
     /// Whether another checkpoint is to be asked for because this reason may be gone by then. That
     /// is so once until the next image.
-    pub(crate) fn asks_again(&mut self, reason: &NoImage) -> bool {
+    pub(crate) fn requests_again(&mut self, reason: &NoImage) -> bool {
         reason.passes && !std::mem::replace(&mut self.has_asked_again, true)
     }
 
@@ -303,12 +303,12 @@ impl RankRecovery {
 
     /// The program begins to wait for a checkpoint later than this one.
     pub(crate) fn asks(&mut self, after: Epoch) {
-        self.asked_after = Some(after);
+        self.on_request_after = Some(after);
     }
 
     /// What the program waits for, to be asked of another local manager.
     pub(crate) fn unanswered(&self) -> Vec<ToManager> {
-        let asked = self.asked_after;
+        let asked = self.on_request_after;
         let asked = asked.filter(|after| self.checkpointed(*after).is_none());
         let asked = asked.map(|after| ToManager::Checkpoint { after });
         asked

@@ -29,7 +29,7 @@ impl RegionAnswers {
     /// The questions that have no answer, for another local manager.
     pub(crate) fn unanswered(&self) -> impl Iterator<Item = ToManager> + use<> {
         let number = self.asked_above;
-        let number = number.map(|above| ToManager::AskRegionsNumber { above });
+        let number = number.map(|above| ToManager::RequestRegionsNumber { above });
         let commit = self.stored.map(|epoch| ToManager::RegionsStored { epoch });
         number.into_iter().chain(commit)
     }

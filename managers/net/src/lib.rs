@@ -5,7 +5,7 @@
 //! came over the launch agent, never travels here ([`auth`]). The link numbers its bytes and keeps
 //! them until the other side has them ([`session`]). The dialer replaces a connection that breaks,
 //! or is silent for too long ([`redial`]), and continues at the other side's count. Only
-//! [`session_link::SessionLink::say_bye`] ends a link; another central manager begins it anew.
+//! [`session_link::SessionLink::send_bye`] ends a link; another central manager begins it anew.
 
 pub mod accept;
 pub mod address;

@@ -73,7 +73,7 @@ impl ManagerLink {
         match self {
             ManagerLink::Pair(link, _) => reactor.remove(&*link),
             ManagerLink::Net(link) => {
-                link.say_bye();
+                link.send_bye();
                 // A side that does not take it learns of the end when it dials again.
                 let _ = link.flush(reactor);
                 link.detach(reactor);

@@ -73,7 +73,7 @@ impl Redial {
     }
 
     fn wants(&self, link: &SessionLink) -> bool {
-        let silent = |limit| link.heard().elapsed() > limit;
+        let silent = |limit| link.last_received().elapsed() > limit;
         !link.is_connected() || self.silence.is_some_and(silent)
     }
 
@@ -83,7 +83,7 @@ impl Redial {
     /// # Errors
     /// The first call has reached no peer for too long, or an error of the system.
     pub fn call(&mut self, link: &mut SessionLink, reactor: &Reactor) -> Result<Called> {
-        let heard = link.heard();
+        let heard = link.last_received();
         let quiet = |limit: Duration| heard.elapsed() > limit / 2;
         if link.is_connected() && self.silence.is_some_and(quiet) && self.probed != Some(heard) {
             self.probed = Some(heard);
@@ -126,8 +126,8 @@ impl Redial {
     pub fn wait_limit(&self, link: &SessionLink) -> Option<Duration> {
         let wanted = self.wants(link);
         let silent = self.silence.filter(|_| !wanted).map(|limit| {
-            let probed = self.probed == Some(link.heard());
-            let at = link.heard() + if probed { limit } else { limit / 2 };
+            let probed = self.probed == Some(link.last_received());
+            let at = link.last_received() + if probed { limit } else { limit / 2 };
             at.saturating_duration_since(Instant::now()) + Duration::from_millis(1)
         });
         let dial = self.dialer.wait_limit(wanted);

@@ -79,7 +79,7 @@ impl Session {
     }
 
     /// Ends the link after the pushed bytes.
-    pub fn say_bye(&mut self) {
+    pub fn send_bye(&mut self) {
         self.bye.wanted = true;
     }
 
@@ -90,7 +90,7 @@ impl Session {
 
     /// The other side has ended the link; everything that it sent has come.
     #[must_use]
-    pub fn heard_bye(&self) -> bool {
+    pub fn has_received_bye(&self) -> bool {
         self.bye.heard
     }
 
@@ -241,7 +241,7 @@ mod tests {
     fn the_end_comes_after_everything_and_again_on_a_new_connection() {
         let (mut one, mut other) = (Session::default(), Session::default());
         one.push(b"last words");
-        one.say_bye();
+        one.send_bye();
         one.push(b"not sent");
         let lost = all(&mut one);
         assert!(!lost.is_empty() && !one.is_settled());
@@ -251,7 +251,7 @@ mod tests {
         let bytes = all(&mut one);
         other.receive(&bytes, |b| got.extend_from_slice(b)).unwrap();
         assert_eq!(got, b"last words");
-        assert!(other.heard_bye());
+        assert!(other.has_received_bye());
         one.receive(&all(&mut other), |_| {}).unwrap();
         assert!(one.is_settled());
     }

@@ -124,7 +124,7 @@ impl SessionLink {
 
     /// When something came last.
     #[must_use]
-    pub fn heard(&self) -> Instant {
+    pub fn last_received(&self) -> Instant {
         self.heard
     }
 
@@ -147,8 +147,8 @@ impl SessionLink {
     }
 
     /// Ends the link after the queued bytes.
-    pub fn say_bye(&mut self) {
-        self.session.say_bye();
+    pub fn send_bye(&mut self) {
+        self.session.send_bye();
     }
 
     /// Writes as much as the socket takes. Returns whether something is left.
@@ -196,7 +196,7 @@ impl SessionLink {
         };
         let count = match got {
             Err(Errno::EAGAIN) => return Filled::Nothing,
-            Ok(0) | Err(_) if self.session.heard_bye() => return Filled::Closed,
+            Ok(0) | Err(_) if self.session.has_received_bye() => return Filled::Closed,
             Ok(0) | Err(_) => {
                 self.detach(reactor);
                 return Filled::Broken;
@@ -215,8 +215,8 @@ impl SessionLink {
 
     /// The other side has ended the link.
     #[must_use]
-    pub fn heard_bye(&self) -> bool {
-        self.session.heard_bye()
+    pub fn has_received_bye(&self) -> bool {
+        self.session.has_received_bye()
     }
 
     /// The next whole message.

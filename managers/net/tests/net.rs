@@ -174,8 +174,8 @@ fn what_is_queued_survives_connections_that_break() {
         };
         assert_eq!(of(&world.got), of(&sent));
     }
-    world.theirs.say_bye();
-    assert!(world.until(|w, _| w.ours.heard_bye() && w.theirs.is_settled()));
+    world.theirs.send_bye();
+    assert!(world.until(|w, _| w.ours.has_received_bye() && w.theirs.is_settled()));
 }
 
 #[test]
@@ -216,9 +216,9 @@ fn a_link_to_another_instance_begins_anew_also_over_a_local_socket() {
 fn a_silent_connection_is_heard_when_it_is_probed() {
     let mut world = World::new(1, 0);
     assert!(world.until(|w, _| w.ours.is_connected() && w.theirs.is_connected()));
-    let before = (world.ours.heard(), world.theirs.heard());
+    let before = (world.ours.last_received(), world.theirs.last_received());
     world.theirs.probe();
-    let heard = |w: &World| (w.ours.heard(), w.theirs.heard());
+    let heard = |w: &World| (w.ours.last_received(), w.theirs.last_received());
     assert!(world.until(|w, _| heard(w).0 > before.0 && heard(w).1 > before.1));
 }
 

@@ -184,7 +184,7 @@ impl<P: Clone> Member<P> {
     }
 
     /// Another member says this.
-    pub fn hear(
+    pub fn on_message(
         &mut self,
         now: Time,
         from: Peer,
@@ -503,7 +503,7 @@ mod tests {
             missing: vec![usize::MAX, 77],
         };
         effects.clear();
-        central.hear(Time(0), Some(1), got, &mut effects);
+        central.on_message(Time(0), Some(1), got, &mut effects);
         assert_eq!(effects, []);
     }
 
@@ -521,16 +521,16 @@ mod tests {
             payload: number,
         };
         let mut effects = Vec::new();
-        host.hear(Time(0), None, give(1, 1), &mut effects);
+        host.on_message(Time(0), None, give(1, 1), &mut effects);
         assert!(effects.contains(&BroadcastEffect::Deliver(1)));
         effects.clear();
-        host.hear(Time(0), None, give(0, 1), &mut effects);
-        host.hear(Time(0), None, give(1, 2 + MOST as u32), &mut effects);
+        host.on_message(Time(0), None, give(0, 1), &mut effects);
+        host.on_message(Time(0), None, give(1, 2 + MOST as u32), &mut effects);
         assert_eq!(effects, []);
         // A message before its turn waits for it, and is acknowledged.
-        host.hear(Time(0), None, give(1, 3), &mut effects);
+        host.on_message(Time(0), None, give(1, 3), &mut effects);
         assert!(!effects.contains(&BroadcastEffect::Deliver(3)));
-        host.hear(Time(0), None, give(1, 2), &mut effects);
+        host.on_message(Time(0), None, give(1, 2), &mut effects);
         let delivered = effects
             .iter()
             .filter(|e| matches!(e, BroadcastEffect::Deliver(_)));

@@ -83,7 +83,7 @@ impl CentralLookups {
         question: LookupMessage,
     ) -> Option<LookupMessage> {
         let mut effects = Vec::new();
-        self.directory.hear(now, from, question, &mut effects);
+        self.directory.on_message(now, from, question, &mut effects);
         effects.into_iter().find_map(|effect| match effect {
             LookupEffect::Send(to, answer) => (to == from).then_some(answer),
             LookupEffect::Tell(..) => None,

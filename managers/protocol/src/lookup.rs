@@ -144,7 +144,7 @@ impl Directory {
     }
 
     /// A rank of this host needs to know where another is, in no older incarnation than this.
-    pub fn ask(
+    pub fn request(
         &mut self,
         now: Time,
         asker: Rank,
@@ -176,7 +176,7 @@ impl Directory {
     }
 
     /// Another manager says this.
-    pub fn hear(
+    pub fn on_message(
         &mut self,
         now: Time,
         from: Peer,
@@ -301,26 +301,26 @@ mod tests {
             rank: Rank(1),
             least: Incarnation(least),
         };
-        host.ask(Time(0), Rank(0), Rank(1), Incarnation(2), &mut effects);
-        host.ask(Time(0), Rank(0), Rank(1), Incarnation(1), &mut effects);
+        host.request(Time(0), Rank(0), Rank(1), Incarnation(2), &mut effects);
+        host.request(Time(0), Rank(0), Rank(1), Incarnation(1), &mut effects);
         assert_eq!(effects, [LookupEffect::Send(Some(1), ask(2))]);
         effects.clear();
         let unknown = LookupMessage::Unknown {
             generation: GENERATION,
             rank: Rank(1),
         };
-        host.hear(Time(0), Some(1), unknown.clone(), &mut effects);
+        host.on_message(Time(0), Some(1), unknown.clone(), &mut effects);
         assert_eq!(effects, [LookupEffect::Send(None, ask(2))]);
         effects.clear();
-        host.hear(Time(0), None, unknown, &mut effects);
+        host.on_message(Time(0), None, unknown, &mut effects);
         assert_eq!(effects, [], "not at once again");
         let at = host.deadline().expect("it waits");
         host.tick(at, &mut effects);
         assert_eq!(effects, [LookupEffect::Send(Some(1), ask(2))]);
         effects.clear();
-        host.hear(at, Some(1), here(1), &mut effects);
+        host.on_message(at, Some(1), here(1), &mut effects);
         assert_eq!(effects, [], "too old");
-        host.hear(at, Some(1), here(2), &mut effects);
+        host.on_message(at, Some(1), here(2), &mut effects);
         let told = LookupEffect::Tell(vec![Rank(0)], Rank(1), Incarnation(2), card(2));
         assert_eq!(effects, [told]);
         assert_eq!(host.deadline(), None);
@@ -329,15 +329,15 @@ mod tests {
     #[test]
     fn what_is_known_is_answered_and_never_gets_older() {
         let (mut host, mut effects) = (host(), Vec::new());
-        host.hear(Time(0), None, here(4), &mut effects);
-        host.hear(Time(0), None, here(3), &mut effects);
-        host.ask(Time(0), Rank(0), Rank(1), Incarnation(0), &mut effects);
+        host.on_message(Time(0), None, here(4), &mut effects);
+        host.on_message(Time(0), None, here(3), &mut effects);
+        host.request(Time(0), Rank(0), Rank(1), Incarnation(0), &mut effects);
         let told = LookupEffect::Tell(vec![Rank(0)], Rank(1), Incarnation(4), card(4));
         assert_eq!(effects, [told]);
         effects.clear();
         host.renew(Generation(4));
-        host.hear(Time(0), None, here(9), &mut effects);
-        host.ask(Time(0), Rank(0), Rank(1), Incarnation(0), &mut effects);
+        host.on_message(Time(0), None, here(9), &mut effects);
+        host.request(Time(0), Rank(0), Rank(1), Incarnation(0), &mut effects);
         assert!(
             matches!(effects[..], [LookupEffect::Send(Some(1), _)]),
             "of an older generation"
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn forged_ranks_take_no_room() {
         let (mut host, mut effects) = (host(), Vec::new());
-        host.ask(
+        host.request(
             Time(0),
             Rank(0),
             Rank(u32::MAX),

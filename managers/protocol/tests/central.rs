@@ -497,7 +497,7 @@ fn asked_when_done() -> [CentralEffect; 3] {
     [
         CentralEffect::Persist(Record::HostDone(0)),
         CentralEffect::Send(0, ToLocal::Leave { keeps_files: true }),
-        CentralEffect::AskStored {
+        CentralEffect::RequestStored {
             regions: RegionEpochs::default(),
         },
     ]
@@ -716,7 +716,7 @@ fn a_silent_host_is_waited_for_only_if_the_job_can_not_go_on_without_it() {
     let (mut central, due, renewal, effects) = asked(Some(Failover::default()));
     assert_eq!(
         effects[1..],
-        [CentralEffect::AskRelaunchable {
+        [CentralEffect::RequestRelaunchable {
             regions: RegionEpochs::default()
         }]
     );

@@ -5,7 +5,7 @@ mod local_steps;
 mod moving_ranks;
 
 use central_steps::{at, instance, step};
-use moving_ranks::{hear, moves, registered, running_on as running, three_hosts};
+use moving_ranks::{moves, on_message, registered, running_on as running, three_hosts};
 use rejoin_channel_table::{Epoch, Generation, ImageId, Incarnation, LanId, MoveNumber, Rank};
 use rejoin_managers_protocol::central::{
     AddedHost, Central, CentralEffect, CentralInput, Event, Failover, HostCondition, HostIndex,
@@ -46,7 +46,7 @@ fn migrate(rank: u32) -> CentralInput {
 #[test]
 fn a_host_that_is_to_leave_is_drained_once() {
     let mut central = running(three_hosts());
-    let effects = hear(&mut central, 1, leave());
+    let effects = on_message(&mut central, 1, leave());
     assert_eq!(moves(&effects), [(Rank(1), 2)]);
     assert_eq!(conditions(&effects), [("b", HostCondition::Draining)]);
     let drains = Event::HostDrains {
@@ -54,7 +54,7 @@ fn a_host_that_is_to_leave_is_drained_once() {
         why: Some("broken".into()),
     };
     assert!(effects.contains(&CentralEffect::Event(drains)));
-    assert_eq!(hear(&mut central, 1, leave()), []);
+    assert_eq!(on_message(&mut central, 1, leave()), []);
     let views = central.host_views();
     assert_eq!(views[1].why.as_deref(), Some("broken"));
     // The rank can't leave; it is tried again when the host says so again.
@@ -64,24 +64,24 @@ fn a_host_that_is_to_leave_is_drained_once() {
         why: "no".into(),
         outlives: false,
     });
-    assert_eq!(moves(&hear(&mut central, 1, refused)), []);
-    assert_eq!(moves(&hear(&mut central, 1, leave())), [(Rank(1), 2)]);
+    assert_eq!(moves(&on_message(&mut central, 1, refused)), []);
+    assert_eq!(moves(&on_message(&mut central, 1, leave())), [(Rank(1), 2)]);
 }
 
 #[test]
 fn a_drained_host_that_ends_with_the_job_is_no_news() {
     let mut central = running(three_hosts());
-    hear(&mut central, 1, leave());
+    on_message(&mut central, 1, leave());
     let refused = ToCentral::Image(ImageMessage::NotTaken {
         instance: instance(1, 0),
         image: ImageId::Move(MoveNumber::next(None, Epoch(1))),
         why: "no".into(),
         outlives: false,
     });
-    hear(&mut central, 1, refused);
+    on_message(&mut central, 1, refused);
     for rank in 0..2 {
         let instance = instance(rank, 0);
-        hear(
+        on_message(
             &mut central,
             rank as usize,
             ToCentral::Process(ProcessMessage::Finalizing { instance }),
@@ -96,7 +96,7 @@ fn a_drained_host_that_ends_with_the_job_is_no_news() {
         .expect("the limit of the last checkpoint");
     let effects = step(&mut central, due, CentralInput::Tick);
     assert!(effects.iter().any(is_release), "{effects:?}");
-    let effects = hear(&mut central, 1, ToCentral::Host(HostMessage::Done));
+    let effects = on_message(&mut central, 1, ToCentral::Host(HostMessage::Done));
     assert_eq!(conditions(&effects), []);
     let views = central.host_views();
     assert_eq!(
@@ -144,7 +144,7 @@ fn ranks_leave_a_host_of_which_one_is_in_finalize() {
         ..three_hosts()
     });
     let instance = instance(1, 0);
-    hear(
+    on_message(
         &mut central,
         1,
         ToCentral::Process(ProcessMessage::Finalizing { instance }),
@@ -157,7 +157,7 @@ fn ranks_leave_a_host_of_which_one_is_in_finalize() {
         to: None,
     };
     let mut other = running(three_hosts());
-    hear(
+    on_message(
         &mut other,
         1,
         ToCentral::Process(ProcessMessage::Finalizing { instance }),
@@ -180,7 +180,7 @@ fn ranks_that_a_rollback_has_left_on_a_drained_host_move_away_again() {
             stage: Stage::Registered,
         },
     });
-    let effects = hear(&mut central, 0, lost);
+    let effects = on_message(&mut central, 0, lost);
     assert_eq!(moves(&restored(&mut central, &effects)), [(Rank(1), 2)]);
 }
 
@@ -206,7 +206,7 @@ fn restored(central: &mut Central, effects: &[CentralEffect]) -> Vec<CentralEffe
     assert_eq!(restored.len(), 2, "{effects:?}");
     let mut last = Vec::new();
     for (host, instance) in restored {
-        last = hear(central, host, registered(instance));
+        last = on_message(central, host, registered(instance));
     }
     last
 }
@@ -224,8 +224,8 @@ fn ranks_that_are_launched_again_on_a_drained_host_move_away() {
         ..three_hosts()
     });
     step(&mut central, at(0), CentralInput::Begin);
-    hear(&mut central, 0, registered(instance(0, 0)));
-    let effects = hear(&mut central, 1, registered(instance(1, 0)));
+    on_message(&mut central, 0, registered(instance(0, 0)));
+    let effects = on_message(&mut central, 1, registered(instance(1, 0)));
     assert_eq!(moves(&effects), [(Rank(1), 2)]);
 }
 
@@ -237,18 +237,18 @@ fn a_suspect_host_gets_ranks_only_while_no_other_has_room() {
         ..three_hosts()
     };
     let mut central = running(used([4, 4, 4]));
-    let effects = hear(&mut central, 2, suspect());
+    let effects = on_message(&mut central, 2, suspect());
     assert_eq!(conditions(&effects), [("spare", HostCondition::Suspect)]);
-    assert_eq!(hear(&mut central, 2, suspect()), []);
+    assert_eq!(on_message(&mut central, 2, suspect()), []);
     let effects = step(&mut central, at(2), migrate(0));
     assert_eq!(moves(&effects), [(Rank(0), 1)]);
     let mut full = running(used([4, 2, 4]));
-    hear(&mut full, 2, suspect());
+    on_message(&mut full, 2, suspect());
     let effects = step(&mut full, at(2), migrate(0));
     assert_eq!(moves(&effects), [(Rank(0), 2)]);
     let mut well = running(used([4, 4, 4]));
-    hear(&mut well, 2, suspect());
-    let effects = hear(
+    on_message(&mut well, 2, suspect());
+    let effects = on_message(
         &mut well,
         2,
         ToCentral::Host(HostMessage::Health(HostHealth::Fine)),
@@ -264,26 +264,26 @@ fn a_host_without_a_place_to_go_stays_and_that_is_told_once() {
         failover: None,
         ..three_hosts()
     });
-    let effects = hear(&mut central, 0, leave());
+    let effects = on_message(&mut central, 0, leave());
     assert_eq!(moves(&effects), [(Rank(0), 1)]);
     let stays = |effects: &[CentralEffect]| {
         let is_it = |e: &&CentralEffect| matches!(e, CentralEffect::Event(Event::HostStays { .. }));
         effects.iter().filter(is_it).count()
     };
-    assert_eq!(stays(&hear(&mut central, 1, leave())), 1);
-    assert_eq!(hear(&mut central, 1, leave()), []);
+    assert_eq!(stays(&on_message(&mut central, 1, leave())), 1);
+    assert_eq!(on_message(&mut central, 1, leave()), []);
     // One that ends anyway is not kept waiting.
-    let effects = hear(&mut central, 1, ToCentral::Host(HostMessage::Ends));
+    let effects = on_message(&mut central, 1, ToCentral::Host(HostMessage::Ends));
     assert_eq!(effects, [CentralEffect::Send(1, ToLocal::CanNotLeave)]);
 }
 
 #[test]
 fn a_host_that_ends_soon_is_drained_unless_the_job_stops() {
     let mut central = running(three_hosts());
-    let effects = hear(&mut central, 1, ToCentral::Host(HostMessage::Ends));
+    let effects = on_message(&mut central, 1, ToCentral::Host(HostMessage::Ends));
     assert_eq!(moves(&effects), [(Rank(1), 2)]);
     assert_eq!(
-        hear(&mut central, 1, ToCentral::Host(HostMessage::Ends)),
+        on_message(&mut central, 1, ToCentral::Host(HostMessage::Ends)),
         []
     );
     let mut stops = running(three_hosts());
@@ -292,7 +292,7 @@ fn a_host_that_ends_soon_is_drained_unless_the_job_stops() {
         grace: 5000,
     };
     step(&mut stops, at(2), CentralInput::Stop(Some(stop)));
-    let effects = hear(&mut stops, 1, ToCentral::Host(HostMessage::Ends));
+    let effects = on_message(&mut stops, 1, ToCentral::Host(HostMessage::Ends));
     assert_eq!(moves(&effects), []);
     let refused = CentralEffect::Send(1, ToLocal::CanNotLeave);
     assert!(!effects.contains(&refused), "{effects:?}");
@@ -397,10 +397,10 @@ fn a_host_that_was_drained_comes_back_when_its_local_manager_has_ended() {
     assert_eq!(central.host_views()[2].condition, HostCondition::Left);
     let again = step(&mut central, at(2), add(7, "spare", false));
     assert_eq!(added(&again), Some(None));
-    hear(&mut central, 1, leave());
+    on_message(&mut central, 1, leave());
     let refused = step(&mut central, at(3), add(8, "b", false));
     assert!(added(&refused).flatten().is_some(), "{refused:?}");
-    hear(&mut central, 1, ToCentral::Host(HostMessage::Done));
+    on_message(&mut central, 1, ToCentral::Host(HostMessage::Done));
     let again = step(&mut central, at(3), add(9, "b", false));
     assert_eq!(added(&again), Some(None));
     let views = central.host_views();
@@ -470,7 +470,11 @@ fn without(central: &mut Central, lost: HostIndex, others: &[HostIndex]) -> Rela
     let mut effects = step(central, at(5), gone);
     effects.extend(step(central, at(5), CentralInput::Relaunchable(stored())));
     for other in others {
-        effects.extend(hear(central, *other, ToCentral::Host(HostMessage::Done)));
+        effects.extend(on_message(
+            central,
+            *other,
+            ToCentral::Host(HostMessage::Done),
+        ));
     }
     effects.extend(step(central, at(6), CentralInput::Stored(stored())));
     let next = effects.iter().find_map(|effect| match effect {

@@ -22,7 +22,7 @@ fn three_hosts() -> Job {
     central_steps::three_hosts(PATIENCE)
 }
 
-fn hear(central: &mut Central, host: HostIndex, message: ToCentral) -> Vec<CentralEffect> {
+fn on_message(central: &mut Central, host: HostIndex, message: ToCentral) -> Vec<CentralEffect> {
     step(central, at(0), CentralInput::Local(host, message))
 }
 
@@ -31,7 +31,7 @@ fn started(job: Job) -> (Central, Vec<Record>) {
     let mut central = Central::new(job);
     let mut effects = step(&mut central, at(0), CentralInput::Begin);
     for (host, rank) in [(0, 0), (1, 1)] {
-        effects.extend(hear(
+        effects.extend(on_message(
             &mut central,
             host,
             ToCentral::Host(HostMessage::Renew { number: 0 }),
@@ -40,7 +40,7 @@ fn started(job: Job) -> (Central, Vec<Record>) {
             instance: instance(rank, 0),
             pid: 10 + rank,
         });
-        effects.extend(hear(&mut central, host, spawned));
+        effects.extend(on_message(&mut central, host, spawned));
     }
     (central, records(&effects))
 }
@@ -52,7 +52,7 @@ fn register(central: &mut Central, host: HostIndex, rank: u32, number: u32) -> V
         card: BusinessCard::default(),
         limits: Limits::default(),
     });
-    hear(central, host, registered)
+    on_message(central, host, registered)
 }
 
 /// Both ranks have registered, and the first checkpoint is under way.
@@ -74,10 +74,10 @@ fn into_files(central: &mut Central) -> Vec<CentralEffect> {
             image,
             cost: ImageCost::default(),
         });
-        effects.extend(hear(central, host, imaged));
+        effects.extend(on_message(central, host, imaged));
     }
     for (host, rank) in [(0, Rank(0)), (1, Rank(1))] {
-        effects.extend(hear(
+        effects.extend(on_message(
             central,
             host,
             ToCentral::File(FileMessage::Stored { rank, image }),
@@ -85,7 +85,7 @@ fn into_files(central: &mut Central) -> Vec<CentralEffect> {
     }
     for (host, rank) in [(0, Rank(0)), (1, Rank(1))] {
         let epoch = Epoch(1);
-        effects.extend(hear(
+        effects.extend(on_message(
             central,
             1 - host,
             ToCentral::File(FileMessage::Copied { rank, epoch }),
@@ -155,7 +155,7 @@ fn register_anew(central: &mut Central, host: HostIndex, rank: u32) -> Vec<Centr
         card: BusinessCard::default(),
         limits: Limits::default(),
     });
-    hear(central, host, registered)
+    on_message(central, host, registered)
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn what_ranks_have_stored_is_not_thrown_away_for_a_new_beginning() {
             image,
             cost: ImageCost::default(),
         });
-        hear(&mut central, host, imaged);
+        on_message(&mut central, host, imaged);
     }
     // The images of host b are lost with it, and the job has computed since.
     step(&mut central, at(100), gone());
@@ -247,7 +247,7 @@ fn a_central_manager_that_is_started_again_waits_for_no_host_that_may_be_replace
         CentralInput::Local(0, ToCentral::Host(HostMessage::Renew { number: 1 })),
     );
     let effects = step(&mut next, at(500 + FENCE), CentralInput::Tick);
-    let asks = |effect: &CentralEffect| matches!(effect, CentralEffect::AskRelaunchable { .. });
+    let asks = |effect: &CentralEffect| matches!(effect, CentralEffect::RequestRelaunchable { .. });
     assert!(effects.iter().any(asks), "{effects:?}");
     let stored = || CentralInput::Relaunchable(vec![StoredState::Images(Epoch(1))]);
     let mut effects = step(&mut next, at(500 + FENCE), stored());

@@ -5,7 +5,7 @@ mod moving_ranks;
 
 use central_steps::{at, computing, instance, step};
 use moving_ranks::{
-    carry_out, hear, move_number, moves, ordered, recorded, records, registered, three_hosts,
+    carry_out, move_number, moves, on_message, ordered, recorded, records, registered, three_hosts,
 };
 use rejoin_channel_table::{Epoch, Generation, ImageId, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
@@ -80,7 +80,7 @@ fn moved_in(job: Job) -> (Central, Vec<Record>) {
 }
 
 fn ends(central: &mut Central, host: HostIndex, instance: ProcessInstance) -> Vec<CentralEffect> {
-    hear(
+    on_message(
         central,
         host,
         ToCentral::Process(ProcessMessage::ExitDetected { instance, pid: 11 }),
@@ -144,14 +144,14 @@ fn a_moved_rank_returns_to_the_host_of_its_image_when_nothing_acts_on_the_other(
     assert_eq!(restored(&effects), []);
     assert_eq!(host_of(&central, 1), 1);
     let instance = process(1, 1);
-    let effects = hear(
+    let effects = on_message(
         &mut central,
         SPARE,
         ToCentral::Process(ProcessMessage::Vacated { instance }),
     );
     assert_eq!(restored(&effects), [(1, 1, 2, Some(Epoch(1)))]);
     // The others stand, and learn of it.
-    let effects = hear(&mut central, 1, registered(process(1, 2)));
+    let effects = on_message(&mut central, 1, registered(process(1, 2)));
     let is_update = |effect: &CentralEffect| {
         let text = format!("{effect:?}");
         text.contains("Update") && text.contains("Incarnation(2)")
@@ -178,7 +178,7 @@ fn after_its_groups_next_checkpoint_it_stays_and_its_former_host_drops_what_it_h
             image: ImageId::Checkpoint(epoch),
             cost,
         });
-        told.extend(hear(&mut central, host, imaged));
+        told.extend(on_message(&mut central, host, imaged));
     }
     let is_told = |host| {
         let is_it = |effect: &CentralEffect| {
@@ -208,7 +208,7 @@ fn a_move_waits_for_a_group_that_comes_back_and_follows() {
     assert!(!effects.iter().any(is_over), "{effects:?}");
     assert_eq!(restored(&effects), [(0, 0, 1, Some(Epoch(1)))]);
     assert_eq!(moves(&effects), []);
-    let effects = hear(&mut central, 0, registered(process(0, 1)));
+    let effects = on_message(&mut central, 0, registered(process(0, 1)));
     assert_eq!(moves(&effects), [(Rank(1), SPARE)], "{effects:?}");
 }
 
@@ -229,14 +229,14 @@ fn the_next_central_manager_knows_that_a_rank_is_back_where_it_was() {
         (1, Vec::new()),
         (SPARE, vec![arrived]),
     ] {
-        effects.extend(hear(&mut next, host, report(ranks)));
+        effects.extend(on_message(&mut next, host, report(ranks)));
     }
     let moves_again = |effect: &CentralEffect| matches!(effect, CentralEffect::Moved { .. });
     assert!(!effects.iter().any(moves_again), "{effects:?}");
     assert_eq!(vacated(&effects), [(SPARE, process(1, 1))]);
     assert_eq!(restored(&effects), []);
     let instance = process(1, 1);
-    let effects = hear(
+    let effects = on_message(
         &mut next,
         SPARE,
         ToCentral::Process(ProcessMessage::Vacated { instance }),
@@ -256,7 +256,7 @@ fn the_next_central_manager_tells_nobody_of_a_rank_that_has_moved_and_is_on_its_
             image: ImageId::Checkpoint(epoch),
             cost: ImageCost::default(),
         });
-        stored.extend(records(&hear(&mut central, host, imaged)));
+        stored.extend(records(&on_message(&mut central, host, imaged)));
     }
     stored.extend(records(&ends(&mut central, SPARE, process(1, 1))));
     let mut next = Central::resume(groups(), stored);
@@ -266,7 +266,7 @@ fn the_next_central_manager_tells_nobody_of_a_rank_that_has_moved_and_is_on_its_
         (1, Vec::new()),
         (SPARE, Vec::new()),
     ] {
-        effects.extend(hear(&mut next, host, report(ranks)));
+        effects.extend(on_message(&mut next, host, report(ranks)));
     }
     assert_eq!(restored(&effects), [(SPARE, 1, 2, Some(epoch))]);
     let told = effects.iter().filter_map(|effect| match effect {
@@ -302,7 +302,7 @@ fn no_rank_moves_whose_determinants_do_not_outlive_its_host() {
 fn returns_from_a_lost_host(job: Job, orders: &[(HostIndex, u32, u32, Option<Epoch>)]) {
     let (mut central, _) = moved_in(leased(job));
     for host in 0..=SPARE {
-        hear(
+        on_message(
             &mut central,
             host,
             ToCentral::Host(HostMessage::Renew { number: 0 }),
@@ -333,7 +333,7 @@ fn nor_in_a_rollback_of_all_ranks() {
 fn nor_in_the_rollback_after_that() {
     let (mut central, _) = moved_in(leased(three_hosts()));
     for host in 0..=SPARE {
-        hear(
+        on_message(
             &mut central,
             host,
             ToCentral::Host(HostMessage::Renew { number: 0 }),
@@ -356,7 +356,7 @@ fn returns_from_a_host_lost_before(job: &Job, reports: [ToCentral; 2]) {
     let mut next = Central::resume(job, stored);
     let mut effects = step(&mut next, at(2), CentralInput::Begin);
     for (host, report) in reports.into_iter().enumerate() {
-        effects.extend(hear(&mut next, host, report));
+        effects.extend(on_message(&mut next, host, report));
     }
     let gone = CentralInput::HostGone(SPARE, "no power".into());
     effects.extend(step(&mut next, at(2), gone));
@@ -393,7 +393,7 @@ fn a_process_that_does_not_stop_on_the_other_host_ends_the_job_with_that_reason(
             why: "its process 11 does not stop".into(),
         },
     });
-    hear(&mut central, SPARE, failed);
+    on_message(&mut central, SPARE, failed);
     step(&mut central, at(600_000), CentralInput::Tick);
     let verdict = central.verdict().expect("a verdict");
     assert!(
@@ -418,7 +418,7 @@ fn an_earlier_process_that_waits_for_a_move_does_not_continue() {
         (1, vec![waits]),
         (SPARE, Vec::new()),
     ] {
-        effects.extend(hear(&mut next, host, report(ranks)));
+        effects.extend(on_message(&mut next, host, report(ranks)));
     }
     let stays =
         |effect: &CentralEffect| matches!(effect, CentralEffect::Send(_, ToLocal::Stay { .. }));
@@ -431,13 +431,17 @@ fn a_move_that_a_return_has_voided_is_not_told_again() {
     let (mut central, mut stored) = moved();
     stored.extend(records(&ends(&mut central, SPARE, process(1, 1))));
     let instance = process(1, 1);
-    let effects = hear(
+    let effects = on_message(
         &mut central,
         SPARE,
         ToCentral::Process(ProcessMessage::Vacated { instance }),
     );
     stored.extend(records(&effects));
-    stored.extend(records(&hear(&mut central, 1, registered(process(1, 2)))));
+    stored.extend(records(&on_message(
+        &mut central,
+        1,
+        registered(process(1, 2)),
+    )));
     // A later return is all that the journal keeps: the first one is superseded.
     let voided = |record: &Record| matches!(record, Record::Return(_));
     stored.extend(records(&ends(&mut central, 1, process(1, 2))));
@@ -459,7 +463,7 @@ fn a_move_that_a_return_has_voided_is_not_told_again() {
         (1, Vec::new()),
         (SPARE, Vec::new()),
     ] {
-        effects.extend(hear(&mut next, host, report(ranks)));
+        effects.extend(on_message(&mut next, host, report(ranks)));
     }
     let moves_again = |effect: &CentralEffect| matches!(effect, CentralEffect::Moved { .. });
     assert!(!effects.iter().any(moves_again), "{effects:?}");
@@ -479,12 +483,12 @@ fn a_group_that_returns_to_a_drained_host_moves_away_from_it_again() {
     carry_out(&mut central, (1, number), (1, SPARE), 1);
     ends(&mut central, SPARE, process(1, 1));
     let instance = process(1, 1);
-    hear(
+    on_message(
         &mut central,
         SPARE,
         ToCentral::Process(ProcessMessage::Vacated { instance }),
     );
-    let mut effects = hear(&mut central, 1, registered(process(1, 2)));
+    let mut effects = on_message(&mut central, 1, registered(process(1, 2)));
     assert_eq!(host_of(&central, 1), 1);
     // The checkpoint that the return put off comes first.
     let requested = records(&effects).into_iter();
@@ -499,7 +503,7 @@ fn a_group_that_returns_to_a_drained_host_moves_away_from_it_again() {
                 image: ImageId::Checkpoint(epoch),
                 cost: ImageCost::default(),
             });
-            effects.extend(hear(&mut central, host, imaged));
+            effects.extend(on_message(&mut central, host, imaged));
         }
     }
     assert_eq!(moves(&effects).len(), 1, "{effects:?}");
@@ -522,7 +526,7 @@ fn an_earlier_process_that_does_not_stop_does_not_end_a_job_that_does_not_wait_f
         (1, vec![with_its_image(1)]),
         (SPARE, vec![arrived]),
     ] {
-        effects.extend(hear(&mut next, host, report(ranks)));
+        effects.extend(on_message(&mut next, host, report(ranks)));
     }
     assert_eq!(vacated(&effects), [(1, process(1, 0))]);
     let failed = ToCentral::Process(ProcessMessage::Failed {
@@ -532,7 +536,7 @@ fn an_earlier_process_that_does_not_stop_does_not_end_a_job_that_does_not_wait_f
             why: "its process 11 does not stop".into(),
         },
     });
-    hear(&mut next, 1, failed);
+    on_message(&mut next, 1, failed);
     step(&mut next, at(600_000), CentralInput::Tick);
     assert_eq!(next.verdict(), None);
 }
@@ -552,7 +556,7 @@ fn the_next_central_manager_tells_again_where_a_rank_has_moved_and_which_image_c
         (1, Vec::new()),
         (SPARE, vec![arrived]),
     ] {
-        effects.extend(hear(&mut next, host, report(ranks)));
+        effects.extend(on_message(&mut next, host, report(ranks)));
     }
     let moved = effects.iter().filter_map(|effect| match effect {
         CentralEffect::Moved { rank, to, .. } => Some((*rank, *to)),

@@ -4,7 +4,7 @@ mod central_steps;
 mod moving_ranks;
 
 use central_steps::{at, computing, instance, step};
-use moving_ranks::{hear, imaged, recorded, records, registered, three_hosts};
+use moving_ranks::{imaged, on_message, recorded, records, registered, three_hosts};
 use rejoin_channel_table::{Epoch, Generation, ImageId, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, Course, HostIndex, ImageWork, Job, RankPlacement, Record,
@@ -44,7 +44,7 @@ fn the_next_central_manager_takes_no_former_place_for_that_of_a_rank_on_its_way(
     for rank in [0, 1] {
         let instance = instance(rank, 0);
         let ended = ToCentral::Process(ProcessMessage::ExitDetected { instance, pid: 11 });
-        stored.extend(records(&hear(&mut central, rank as usize, ended)));
+        stored.extend(records(&on_message(&mut central, rank as usize, ended)));
     }
     let mut next = Central::resume(groups(), stored);
     let mut effects = step(&mut next, at(2), CentralInput::Begin);
@@ -53,9 +53,9 @@ fn the_next_central_manager_takes_no_former_place_for_that_of_a_rank_on_its_way(
         images: vec![Epoch(1)],
         ..computing(0)
     };
-    effects.extend(hear(&mut next, 0, report(vec![back])));
-    effects.extend(hear(&mut next, 1, report(Vec::new())));
-    effects.extend(hear(&mut next, 2, report(Vec::new())));
+    effects.extend(on_message(&mut next, 0, report(vec![back])));
+    effects.extend(on_message(&mut next, 1, report(Vec::new())));
+    effects.extend(on_message(&mut next, 2, report(Vec::new())));
     let tables = effects.iter().filter_map(|effect| match effect {
         CentralEffect::Send(_, ToLocal::Start { table, .. }) => Some(table),
         _ => None,
@@ -84,7 +84,7 @@ fn stored_return(job: Job, before: &[Record], hosts: Option<Vec<HostIndex>>) -> 
     stored.extend_from_slice(before);
     let instance = instance(1, 0);
     let ended = ToCentral::Process(ProcessMessage::ExitDetected { instance, pid: 11 });
-    let mut returns = records(&hear(&mut central, 1, ended));
+    let mut returns = records(&on_message(&mut central, 1, ended));
     let back = returns.iter_mut().find_map(|record| match record {
         Record::Return(back) => Some(&mut back.placement),
         _ => None,
@@ -156,12 +156,12 @@ fn a_host_learns_with_the_order_and_at_the_return_which_image_of_a_group_counts(
     let (mut central, _) = recorded(groups());
     let instance = instance(1, 0);
     let ended = ToCentral::Process(ProcessMessage::ExitDetected { instance, pid: 11 });
-    let effects = hear(&mut central, 1, ended);
+    let effects = on_message(&mut central, 1, ended);
     let is_order =
         |effect: &CentralEffect| matches!(effect, CentralEffect::Send(1, ToLocal::Restore { .. }));
     let order = effects.iter().position(is_order).expect("an order");
     assert_eq!(told_of_commit(&effects[order..]), [1]);
-    let effects = hear(&mut central, 1, back(1, 1));
+    let effects = on_message(&mut central, 1, back(1, 1));
     assert_eq!(told_of_commit(&effects), [1]);
 }
 
@@ -178,12 +178,12 @@ fn a_checkpoint_that_waits_for_a_group_which_comes_back_is_void_and_another_one_
     };
     let asked = step(&mut central, at(1), CentralInput::Checkpoint);
     assert_eq!(requested(&asked), [Epoch(2)]);
-    hear(&mut central, 0, imaged(0, 2));
+    on_message(&mut central, 0, imaged(0, 2));
     let instance = instance(1, 0);
     let ended = ToCentral::Process(ProcessMessage::ExitDetected { instance, pid: 11 });
-    hear(&mut central, 1, ended);
+    on_message(&mut central, 1, ended);
     assert_eq!(central.view().pending, None);
-    hear(&mut central, 1, back(1, 1));
+    on_message(&mut central, 1, back(1, 1));
     let due = central.deadline().expect("a checkpoint is due");
     let effects = step(&mut central, due, CentralInput::Tick);
     assert_eq!(requested(&effects), [Epoch(3)]);
@@ -196,7 +196,7 @@ fn with_files(mut job: Job) -> Central {
     let (mut central, _) = recorded(job);
     for (host, rank) in [(0, Rank(0)), (1, Rank(1))] {
         let image = ImageId::Checkpoint(Epoch(1));
-        hear(
+        on_message(
             &mut central,
             host,
             ToCentral::File(FileMessage::Stored { rank, image }),
@@ -211,13 +211,13 @@ fn with_files(mut job: Job) -> Central {
 fn a_checkpoint_is_void_from_which_a_group_has_fallen_back_to_files() {
     let mut central = with_files(groups());
     step(&mut central, at(1), CentralInput::Checkpoint);
-    hear(&mut central, 1, imaged(1, 2));
+    on_message(&mut central, 1, imaged(1, 2));
     let first = instance(1, 0);
     let ended = ToCentral::Process(ProcessMessage::ExitDetected {
         instance: first,
         pid: 11,
     });
-    hear(&mut central, 1, ended);
+    on_message(&mut central, 1, ended);
     assert_eq!(central.view().pending, Some(Epoch(2)), "it has its image");
     let failed = ToCentral::Process(ProcessMessage::Failed {
         instance: ProcessInstance {
@@ -229,14 +229,14 @@ fn a_checkpoint_is_void_from_which_a_group_has_fallen_back_to_files() {
             why: "its image is gone".into(),
         },
     });
-    let effects = hear(&mut central, 1, failed);
+    let effects = on_message(&mut central, 1, failed);
     let from = effects.iter().find_map(|effect| match effect {
         CentralEffect::Send(1, ToLocal::Restore { from, .. }) => *from,
         _ => None,
     });
     assert_eq!(from, Some(ImageId::Checkpoint(Epoch(1))), "{effects:?}");
     assert_eq!(central.view().pending, None);
-    hear(&mut central, 0, imaged(0, 2));
+    on_message(&mut central, 0, imaged(0, 2));
     let committed = central.view().committed;
     assert_eq!(committed.map(|(epoch, _)| epoch), Some(Epoch(1)));
 }
@@ -250,13 +250,13 @@ fn a_group_comes_back_from_no_later_files_than_another_one_and_that_is_stored() 
         ..groups()
     });
     step(&mut central, at(1), CentralInput::Checkpoint);
-    hear(&mut central, 0, imaged(0, 2));
-    hear(&mut central, 1, imaged(1, 2));
+    on_message(&mut central, 0, imaged(0, 2));
+    on_message(&mut central, 1, imaged(1, 2));
     let work = central.view().progress.map(|progress| progress.work);
     assert_eq!(work, Some(ImageWork::Files(Epoch(2))));
     let ends = |central: &mut Central, rank| {
         let instance = instance(rank, 0);
-        hear(
+        on_message(
             central,
             rank as HostIndex,
             ToCentral::Process(ProcessMessage::ExitDetected { instance, pid: 11 }),
@@ -273,8 +273,8 @@ fn a_group_comes_back_from_no_later_files_than_another_one_and_that_is_stored() 
             why: "its image is gone".into(),
         },
     });
-    hear(&mut central, 0, failed);
-    hear(&mut central, 0, back(0, 2));
+    on_message(&mut central, 0, failed);
+    on_message(&mut central, 0, back(0, 2));
     let effects = ends(&mut central, 1);
     let from = effects.iter().find_map(|effect| match effect {
         CentralEffect::Send(1, ToLocal::Restore { from, .. }) => *from,
@@ -296,9 +296,9 @@ fn a_job_that_begins_anew_knows_no_image_of_before() {
     let mut central = Central::new(groups());
     step(&mut central, at(0), CentralInput::Begin);
     for (host, rank) in [(0, 0), (1, 1)] {
-        hear(&mut central, host, registered(instance(rank, 0)));
+        on_message(&mut central, host, registered(instance(rank, 0)));
     }
-    let told = hear(&mut central, 1, imaged(1, 1));
+    let told = on_message(&mut central, 1, imaged(1, 1));
     assert_eq!(told_of_commit(&told), [1]);
     let starts = |effects: &[CentralEffect]| {
         let starts = effects.iter().filter_map(|effect| match effect {
@@ -314,13 +314,13 @@ fn a_job_that_begins_anew_knows_no_image_of_before() {
     };
     let first = instance(0, 0);
     let ended = |instance| ToCentral::Process(ProcessMessage::ExitDetected { instance, pid: 11 });
-    let effects = hear(&mut central, 0, ended(first));
+    let effects = on_message(&mut central, 0, ended(first));
     let anew = |number| [0, 1].map(|rank| (Rank(rank), Incarnation(number)));
     assert_eq!(starts(&effects), anew(1));
     for (host, rank) in [(0, 0), (1, 1)] {
-        hear(&mut central, host, registered(instance(rank, 1)));
+        on_message(&mut central, host, registered(instance(rank, 1)));
     }
-    let effects = hear(&mut central, 1, ended(instance(1, 1)));
+    let effects = on_message(&mut central, 1, ended(instance(1, 1)));
     assert_eq!(starts(&effects), anew(2));
 }
 
@@ -341,24 +341,24 @@ fn comes_back_beside(has_all: bool) -> Vec<Rank> {
         ..groups()
     });
     step(&mut central, at(1), CentralInput::Checkpoint);
-    hear(&mut central, 0, imaged(0, 2));
-    hear(&mut central, 1, imaged(1, 2));
+    on_message(&mut central, 0, imaged(0, 2));
+    on_message(&mut central, 1, imaged(1, 2));
     let ended = |instance| ToCentral::Process(ProcessMessage::ExitDetected { instance, pid: 11 });
-    hear(&mut central, 0, ended(instance(0, 0)));
-    hear(&mut central, 0, back(0, 1));
+    on_message(&mut central, 0, ended(instance(0, 0)));
+    on_message(&mut central, 0, back(0, 1));
     let alone = |rank| ProcessInstance {
         incarnation: Incarnation(1),
         ..instance(rank, 0)
     };
     if has_all {
         let instance = alone(0);
-        hear(
+        on_message(
             &mut central,
             0,
             ToCentral::Log(LogMessage::Whole { instance }),
         );
     }
-    hear(&mut central, 1, ended(instance(1, 0)));
+    on_message(&mut central, 1, ended(instance(1, 0)));
     let failed = ToCentral::Process(ProcessMessage::Failed {
         instance: alone(1),
         pid: 12,
@@ -366,7 +366,7 @@ fn comes_back_beside(has_all: bool) -> Vec<Rank> {
             why: "its image is gone".into(),
         },
     });
-    let orders = restored(&hear(&mut central, 1, failed));
+    let orders = restored(&on_message(&mut central, 1, failed));
     let first = Some(ImageId::Checkpoint(Epoch(1)));
     assert!(orders.iter().all(|(_, from)| *from == first), "{orders:?}");
     orders.into_iter().map(|(rank, _)| rank).collect()
@@ -383,7 +383,7 @@ fn ranks_that_wait_in_finalize_run_while_a_group_comes_back_and_leave_it_later()
     let (mut central, _) = recorded(groups());
     for (host, rank) in [(0, 0), (1, 1)] {
         let instance = instance(rank, 0);
-        hear(
+        on_message(
             &mut central,
             host,
             ToCentral::Process(ProcessMessage::Finalizing { instance }),
@@ -394,14 +394,14 @@ fn ranks_that_wait_in_finalize_run_while_a_group_comes_back_and_leave_it_later()
         instance: instance(1, 0),
         pid: 11,
     });
-    hear(&mut central, 1, ended);
+    on_message(&mut central, 1, ended);
     assert_eq!(central.view().course, Course::Running);
-    hear(&mut central, 1, back(1, 1));
+    on_message(&mut central, 1, back(1, 1));
     let instance = ProcessInstance {
         incarnation: Incarnation(1),
         ..instance(1, 0)
     };
-    let effects = hear(
+    let effects = on_message(
         &mut central,
         1,
         ToCentral::Process(ProcessMessage::Finalizing { instance }),

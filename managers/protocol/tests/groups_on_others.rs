@@ -5,7 +5,7 @@ mod moving_ranks;
 mod returning_ranks;
 
 use central_steps::{at, step};
-use moving_ranks::{hear, imaged, records, registered};
+use moving_ranks::{imaged, on_message, records, registered};
 use rejoin_channel_table::{Epoch, ImageId, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, HostIndex, Job, Record, ReturnScope,
@@ -69,19 +69,19 @@ fn a_checkpoint_follows_the_return_of_a_group_on_another_host() {
     let mut central = running();
     step(&mut central, at(100), CentralInput::HostEnded(1, why()));
     continues(&mut central, 101);
-    let back = hear(&mut central, SPARE, registered(process(1, 1)));
+    let back = on_message(&mut central, SPARE, registered(process(1, 1)));
     assert_eq!(told_of_commit(&back, 1), [SPARE]);
     let due = central.deadline().expect("a checkpoint is due");
     let effects = step(&mut central, due, CentralInput::Tick);
     let next = CentralEffect::Persist(Record::Requested { epoch: Epoch(2) });
     assert!(effects.contains(&next), "{effects:?}");
-    hear(&mut central, 0, imaged(0, 2));
+    on_message(&mut central, 0, imaged(0, 2));
     let taken = ToCentral::Image(ImageMessage::Taken {
         instance: process(1, 1),
         image: ImageId::Checkpoint(Epoch(2)),
         cost: rejoin_wire::ImageCost::default(),
     });
-    let effects = hear(&mut central, SPARE, taken);
+    let effects = on_message(&mut central, SPARE, taken);
     let writes = |effect: &CentralEffect| match effect {
         CentralEffect::Send(_, ToLocal::Commit { epochs, .. })
         | CentralEffect::SendAll(_, ToLocal::Commit { epochs, .. }) => {
@@ -100,7 +100,7 @@ fn a_rank_that_has_returned_elsewhere_returns_there_again() {
     step(&mut central, at(100), CentralInput::HostEnded(SPARE, why()));
     let decided = continues(&mut central, 101);
     assert_eq!(orders(&decided), [(0, 1, 2)]);
-    hear(&mut central, 0, registered(process(1, 2)));
+    on_message(&mut central, 0, registered(process(1, 2)));
     let again = ends(&mut central, 0, process(1, 2));
     assert_eq!(central.verdict(), None, "{again:?}");
     assert_eq!(orders(&again), [(0, 1, 3)]);
@@ -129,7 +129,7 @@ fn a_group_that_returns_on_another_host_has_the_files_left_and_no_newer_image() 
     let mut central = running();
     step(&mut central, at(50), CentralInput::Checkpoint);
     for (host, rank) in [(0, 0), (1, 1)] {
-        hear(&mut central, host, imaged(rank, 2));
+        on_message(&mut central, host, imaged(rank, 2));
     }
     let committed = central.view().committed;
     assert_eq!(committed.map(|(epoch, _)| epoch), Some(Epoch(2)));
@@ -143,7 +143,7 @@ fn a_group_that_returns_on_another_host_has_the_files_left_and_no_newer_image() 
     assert!(records(&decided).iter().any(is_stored), "{decided:?}");
     let images: Vec<Option<Epoch>> = central.ranks().map(|rank| rank.image).collect();
     assert_eq!(images, [Some(Epoch(2)), Some(Epoch(1))]);
-    hear(&mut central, SPARE, registered(process(1, 1)));
+    on_message(&mut central, SPARE, registered(process(1, 1)));
     let again = ends(&mut central, SPARE, process(1, 1));
     let from = again.iter().find_map(|effect| match effect {
         CentralEffect::Send(SPARE, ToLocal::Restore { from, .. }) => *from,
@@ -156,15 +156,15 @@ fn a_group_that_returns_on_another_host_has_the_files_left_and_no_newer_image() 
 fn a_checkpoint_for_which_a_lost_host_had_an_image_is_void() {
     let mut central = running();
     step(&mut central, at(50), CentralInput::Checkpoint);
-    hear(&mut central, 1, imaged(1, 2));
+    on_message(&mut central, 1, imaged(1, 2));
     assert_eq!(central.view().pending, Some(Epoch(2)));
     step(&mut central, at(100), CentralInput::HostEnded(1, why()));
     continues(&mut central, 101);
     assert_eq!(central.view().pending, None);
-    hear(&mut central, 0, imaged(0, 2));
+    on_message(&mut central, 0, imaged(0, 2));
     let committed = central.view().committed;
     assert_eq!(committed.map(|(epoch, _)| epoch), Some(Epoch(1)));
-    hear(&mut central, SPARE, registered(process(1, 1)));
+    on_message(&mut central, SPARE, registered(process(1, 1)));
     let due = central.deadline().expect("a checkpoint is due");
     let effects = step(&mut central, due, CentralInput::Tick);
     let next = CentralEffect::Persist(Record::Requested { epoch: Epoch(3) });

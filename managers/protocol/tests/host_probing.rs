@@ -32,7 +32,7 @@ fn step(core: &mut Local, millis: u64, input: LocalInput) -> Vec<LocalEffect> {
 fn waits(ranks: &[u32], any: bool) -> LocalInput {
     let ranks = ranks.iter().copied().map(Rank).collect();
     let message = ToManager::Waits { ranks, any };
-    LocalInput::Said(Rank(0), Incarnation(0), 1, message)
+    LocalInput::FromRank(Rank(0), Incarnation(0), 1, message)
 }
 
 fn order(order: WatchOrder) -> LocalInput {
@@ -56,9 +56,9 @@ fn a_sporadic_detector_probes_the_host_of_an_awaited_rank_and_nothing_else() {
     // Nobody waits.
     assert_eq!(core.deadline(), None);
     let asks = |rank| {
-        LocalEffect::Central(ToCentral::Host(HostMessage::Watch(WatchReport::AskRank(
-            Rank(rank),
-        ))))
+        LocalEffect::Central(ToCentral::Host(HostMessage::Watch(
+            WatchReport::RequestRank(Rank(rank)),
+        )))
     };
     assert_eq!(step(&mut core, 10, waits(&[7], false)), [asks(7)]);
     assert_eq!(

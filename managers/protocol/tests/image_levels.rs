@@ -44,7 +44,7 @@ fn host() -> Local {
     let inputs = vec![
         LocalInput::Central(spawn),
         LocalInput::Spawned(R, Incarnation(0), CHILD),
-        LocalInput::Said(R, Incarnation(0), CHILD, registers),
+        LocalInput::FromRank(R, Incarnation(0), CHILD, registers),
     ];
     steps(&mut core, inputs);
     core
@@ -79,7 +79,7 @@ fn image(epoch: u32) -> LocalInput {
         caveats: Vec::new(),
         holds: Holds::default(),
     };
-    LocalInput::Said(R, Incarnation(0), CHILD, message)
+    LocalInput::FromRank(R, Incarnation(0), CHILD, message)
 }
 
 #[test]

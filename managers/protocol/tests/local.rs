@@ -210,7 +210,7 @@ fn news_of_another_incarnation_or_generation_changes_nothing() {
         &mut core,
         vec![
             LocalInput::ChildEnded(R, stale, End::Signaled(9)),
-            LocalInput::Said(R, stale, CHILD, ToManager::Finalizing),
+            LocalInput::FromRank(R, stale, CHILD, ToManager::Finalizing),
             LocalInput::Closed(Rank(9), I),
             LocalInput::Central(ToLocal::Start {
                 generation: Generation(3),
@@ -436,7 +436,7 @@ fn registered_again() -> Local {
         LocalInput::Central(anew),
         LocalInput::Retired(R, I),
         LocalInput::Spawned(R, next, CALLER),
-        LocalInput::Said(R, next, CALLER, message),
+        LocalInput::FromRank(R, next, CALLER, message),
     ];
     steps(&mut core, inputs);
     core
@@ -513,7 +513,7 @@ fn a_report_names_unacknowledged_exits_in_the_order_of_their_detection() {
             limits: Limits::default(),
         };
         let there = LocalInput::Spawned(rank, I, CHILD);
-        let said = LocalInput::Said(rank, I, CHILD, register);
+        let said = LocalInput::FromRank(rank, I, CHILD, register);
         steps(&mut core, vec![there, said]);
     }
     let of = |rank, incarnation: Incarnation| ProcessInstance {

@@ -4,7 +4,7 @@ mod central_steps;
 mod moving_ranks;
 
 use central_steps::instance;
-use moving_ranks::{hear, imaged, records, running_on, three_hosts};
+use moving_ranks::{imaged, on_message, records, running_on, three_hosts};
 use rejoin_channel_table::{Epoch, ImageId, Rank};
 use rejoin_managers_protocol::central::{Central, CentralEffect, ImageWork, Job, Record, Recovery};
 use rejoin_managers_protocol::checkpoint::Interval;
@@ -39,7 +39,7 @@ fn work(central: &Central) -> Option<ImageWork> {
 fn asks(central: &mut Central, after: u32) -> Option<u32> {
     let instance = instance(0, 0);
     let after = Epoch(after);
-    requested(&hear(
+    requested(&on_message(
         central,
         0,
         ToCentral::Image(ImageMessage::Wanted { instance, after }),
@@ -49,7 +49,7 @@ fn asks(central: &mut Central, after: u32) -> Option<u32> {
 fn wants_files(central: &mut Central, of: u32) -> Option<u32> {
     let instance = instance(0, 0);
     let of = Epoch(of);
-    requested(&hear(
+    requested(&on_message(
         central,
         0,
         ToCentral::Image(ImageMessage::FilesWanted { instance, of }),
@@ -62,7 +62,7 @@ fn files_are_there(central: &mut Central, epoch: u32) {
             rank: Rank(rank),
             image: ImageId::Checkpoint(Epoch(epoch)),
         });
-        hear(central, rank as usize, stored);
+        on_message(central, rank as usize, stored);
     }
 }
 
@@ -76,7 +76,7 @@ fn a_log_that_waits_for_files_asks_for_no_image_while_these_are_written() {
     assert_eq!(asks(&mut central, 1), None, "it is under way");
     assert_eq!(wants_files(&mut central, 1), None);
     for rank in [0, 1] {
-        hear(&mut central, rank as usize, imaged(rank, 2));
+        on_message(&mut central, rank as usize, imaged(rank, 2));
     }
     files_are_there(&mut central, 1);
     assert_eq!(work(&central), Some(ImageWork::Files(Epoch(2))), "wanted");

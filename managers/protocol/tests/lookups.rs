@@ -38,7 +38,7 @@ fn process_map() -> ProcessMap {
 }
 
 fn said(message: ToManager) -> LocalInput {
-    LocalInput::Said(HERE, FIRST, 10, message)
+    LocalInput::FromRank(HERE, FIRST, 10, message)
 }
 
 fn asks(rank: Rank) -> LocalInput {
@@ -258,12 +258,12 @@ fn after_a_rollback_the_manager_of_the_next_place_is_asked() {
         LocalInput::Central(restore),
         LocalInput::Retired(HERE, FIRST),
         LocalInput::Spawned(HERE, back, 11),
-        LocalInput::Said(HERE, back, 11, register),
+        LocalInput::FromRank(HERE, back, 11, register),
         LocalInput::Central(begin),
     ];
     steps(&mut core, inputs);
     let (rank, least) = (THERE, FIRST);
-    let asks = LocalInput::Said(HERE, back, 11, ToManager::LookUp { rank, least });
+    let asks = LocalInput::FromRank(HERE, back, 11, ToManager::LookUp { rank, least });
     let question = LookupMessage::Where {
         generation,
         rank,
@@ -298,7 +298,7 @@ fn a_rank_that_moves_here_is_found_when_the_move_counts() {
     let inputs = vec![
         LocalInput::Central(restore),
         LocalInput::Spawned(THERE, arrival, 12),
-        LocalInput::Said(THERE, arrival, 12, register),
+        LocalInput::FromRank(THERE, arrival, 12, register),
     ];
     let effects = steps(&mut core, inputs);
     let registered = |effect: &LocalEffect| {
@@ -347,7 +347,7 @@ fn the_first_rank_of_a_host_that_comes_by_a_move_asks_in_the_present_generation(
             others: Vec::new(),
         }],
     };
-    let said = |message| LocalInput::Said(HERE, arrival, 12, message);
+    let said = |message| LocalInput::FromRank(HERE, arrival, 12, message);
     let register = ToManager::Register {
         rank: HERE,
         incarnation: arrival,
@@ -421,7 +421,7 @@ fn an_answer_does_not_meet_who_comes_back_before_its_start() {
     let inputs = vec![
         LocalInput::Retired(HERE, FIRST),
         LocalInput::Spawned(HERE, back, 11),
-        LocalInput::Said(HERE, back, 11, register),
+        LocalInput::FromRank(HERE, back, 11, register),
     ];
     steps(&mut core, inputs);
     assert_eq!(steps(&mut core, vec![answer()]), []);

@@ -40,7 +40,7 @@ fn two_hosts() -> Job {
     }
 }
 
-fn hear(central: &mut Central, host: usize, message: ToCentral) -> Vec<CentralEffect> {
+fn on_message(central: &mut Central, host: usize, message: ToCentral) -> Vec<CentralEffect> {
     step(central, at(0), CentralInput::Local(host, message))
 }
 
@@ -53,7 +53,7 @@ fn register_all(central: &mut Central, hosts: [usize; 2], number: u32) -> Vec<Ce
             card: BusinessCard::default(),
             limits: Limits::default(),
         });
-        hear(central, host, registered)
+        on_message(central, host, registered)
     });
     all.collect::<Vec<_>>().concat()
 }
@@ -68,18 +68,18 @@ fn into_files(central: &mut Central, epoch: u32) -> Vec<CentralEffect> {
             image: ImageId::Checkpoint(epoch),
             cost: ImageCost::default(),
         });
-        effects.extend(hear(central, host, imaged));
+        effects.extend(on_message(central, host, imaged));
     }
     for (host, rank) in [(0, Rank(0)), (1, Rank(1))] {
         let stored = ToCentral::File(FileMessage::Stored {
             rank,
             image: ImageId::Checkpoint(epoch),
         });
-        effects.extend(hear(central, host, stored));
+        effects.extend(on_message(central, host, stored));
     }
     for (host, rank) in [(0, Rank(0)), (1, Rank(1))] {
         let copied = ToCentral::File(FileMessage::Copied { rank, epoch });
-        effects.extend(hear(central, 1 - host, copied));
+        effects.extend(on_message(central, 1 - host, copied));
     }
     assert_eq!(central.view().on_partners.map(|(e, _)| e), Some(epoch));
     effects
@@ -90,7 +90,7 @@ fn running_on(job: Job) -> (Central, Vec<Record>) {
     let mut central = Central::new(job);
     let mut effects = step(&mut central, at(0), CentralInput::Begin);
     for host in 0..2 {
-        effects.extend(hear(
+        effects.extend(on_message(
             &mut central,
             host,
             ToCentral::Host(HostMessage::Renew { number: 0 }),
@@ -155,7 +155,7 @@ fn asks_and_tells_that_b_is_lost() -> [CentralEffect; 2] {
         lan: LanId::default(),
     };
     [
-        CentralEffect::AskRelaunchable { regions },
+        CentralEffect::RequestRelaunchable { regions },
         CentralEffect::Event(Event::HostChanged(lost)),
     ]
 }
@@ -207,7 +207,7 @@ fn ranks_of_a_lost_host_move_when_no_lease_of_it_can_last() {
         card: BusinessCard::default(),
         limits: Limits::default(),
     });
-    assert_eq!(hear(&mut central, 1, late), []);
+    assert_eq!(on_message(&mut central, 1, late), []);
     let effects = register_all(&mut central, [0, 0], 1);
     let back = |e: &CentralEffect| matches!(e, CentralEffect::Event(Event::Recovered { .. }));
     assert!(effects.iter().any(back), "{effects:?}");
@@ -240,7 +240,7 @@ fn a_host_whose_processes_have_ended_is_replaced_at_once_and_a_spare_begins_with
     // It takes part from now on.
     let renewal = ToCentral::Host(HostMessage::Renew { number: 0 });
     let granted = CentralEffect::Send(2, ToLocal::Granted { number: 0 });
-    assert_eq!(hear(&mut central, 2, renewal), [granted]);
+    assert_eq!(on_message(&mut central, 2, renewal), [granted]);
     // A rank dies before all are back: the spare gets another order of the usual kind.
     let failed = ToCentral::Process(ProcessMessage::Failed {
         instance: instance(0, 1),
@@ -250,7 +250,7 @@ fn a_host_whose_processes_have_ended_is_replaced_at_once_and_a_spare_begins_with
             stage: Stage::Registered,
         },
     });
-    let effects = hear(&mut central, 0, failed);
+    let effects = on_message(&mut central, 0, failed);
     let hosts: Vec<usize> = orders(&effects).iter().map(|(host, _)| *host).collect();
     assert_eq!(hosts, [0, 2], "{effects:?}");
     assert!(matches!(orders(&effects)[1].1, ToLocal::Restore { .. }));
@@ -300,7 +300,7 @@ fn a_recovery_is_told_though_nobody_knows_how_a_process_of_the_lost_host_ended()
         instance: instance(1, 0),
         pid: 11,
     });
-    hear(&mut central, 1, ended);
+    on_message(&mut central, 1, ended);
     step(&mut central, at(100), CentralInput::HostEnded(1, why()));
     let effects = step(&mut central, at(101), says(&[1]));
     let hosts: Vec<usize> = orders(&effects).iter().map(|(host, _)| *host).collect();
@@ -319,7 +319,7 @@ fn an_answer_of_before_newer_files_is_asked_for_again() {
     let effects = step(&mut central, at(101), says(&[1]));
     assert_eq!(
         effects,
-        [CentralEffect::AskRelaunchable {
+        [CentralEffect::RequestRelaunchable {
             regions: RegionEpochs::default()
         }]
     );
@@ -405,8 +405,8 @@ fn the_next_central_manager_asks_an_added_host_that_has_taken_in_ranks() {
         images: vec![Epoch(1)],
         ..computing(rank)
     };
-    assert_eq!(hear(&mut central, 0, report_of(vec![back(0)], 1)), []);
-    let effects = hear(&mut central, 2, report_of(vec![back(1)], 1));
+    assert_eq!(on_message(&mut central, 0, report_of(vec![back(0)], 1)), []);
+    let effects = on_message(&mut central, 2, report_of(vec![back(1)], 1));
     let started = |e: &CentralEffect| matches!(e, CentralEffect::Persist(Record::Started { .. }));
     assert!(effects.iter().any(started), "{effects:?}");
     assert_eq!(central.verdict(), None);
@@ -444,13 +444,13 @@ fn a_rollback_to_an_image_of_a_lost_former_host_begins_the_next_launch() {
         images: images.iter().copied().map(Epoch).collect(),
         ..computing(rank)
     };
-    hear(
+    on_message(
         &mut central,
         0,
         report_of(vec![at_checkpoint(0, 0, &[1])], 0),
     );
     let report = report_of(vec![at_checkpoint(1, 1, &[])], 0);
-    hear(&mut central, 2, report);
+    on_message(&mut central, 2, report);
     let killed = ToCentral::Process(ProcessMessage::Failed {
         instance: instance(0, 0),
         pid: 10,
@@ -459,12 +459,12 @@ fn a_rollback_to_an_image_of_a_lost_former_host_begins_the_next_launch() {
             stage: Stage::Registered,
         },
     });
-    let effects = hear(&mut central, 0, killed);
+    let effects = on_message(&mut central, 0, killed);
     let lost = |e: &CentralEffect| matches!(e, CentralEffect::Decided(Verdict::HostLost { host, .. }) if host == "b");
     assert!(effects.iter().any(lost), "{effects:?}");
-    hear(&mut central, 0, ToCentral::Host(HostMessage::Done));
-    let effects = hear(&mut central, 2, ToCentral::Host(HostMessage::Done));
-    let asks = |e: &CentralEffect| matches!(e, CentralEffect::AskStored { .. });
+    on_message(&mut central, 0, ToCentral::Host(HostMessage::Done));
+    let effects = on_message(&mut central, 2, ToCentral::Host(HostMessage::Done));
+    let asks = |e: &CentralEffect| matches!(e, CentralEffect::RequestStored { .. });
     assert!(effects.iter().any(asks), "{effects:?}");
 }
 

@@ -166,8 +166,8 @@ impl System {
                 }
                 central::CentralEffect::Resumed { .. } => panic!("nobody was started again"),
                 central::CentralEffect::Counters(..) => panic!("nobody counts in this model"),
-                central::CentralEffect::AskStored { .. }
-                | central::CentralEffect::AskRelaunchable { .. }
+                central::CentralEffect::RequestStored { .. }
+                | central::CentralEffect::RequestRelaunchable { .. }
                 | central::CentralEffect::Placed(_)
                 | central::CentralEffect::Join(_)
                 | central::CentralEffect::HostAdded { .. }
@@ -284,7 +284,7 @@ impl System {
 
     fn says(&mut self, rank: usize, message: ToManager) {
         let pid = rank as u32 + 100;
-        let input = local::LocalInput::Said(Rank(rank as u32), Incarnation(0), pid, message);
+        let input = local::LocalInput::FromRank(Rank(rank as u32), Incarnation(0), pid, message);
         self.local(self.host_of(rank), Time(0), input);
     }
 

@@ -163,7 +163,7 @@ impl State {
         };
         let mut effects = Vec::new();
         if let Some(member) = self.member(to) {
-            member.hear(Time(0), from, message, &mut effects);
+            member.on_message(Time(0), from, message, &mut effects);
         }
         self.perform(to, effects);
     }

@@ -130,12 +130,14 @@ impl Model for Job {
                 state.asks.remove(&least);
                 state.asked = least;
                 state.on(Some(ASKER), |d, effects| {
-                    d.ask(Time(0), Rank(0), Rank(1), Incarnation(least), effects);
+                    d.request(Time(0), Rank(0), Rank(1), Incarnation(least), effects);
                 });
             }
             Action::Arrive(at) => {
                 let (from, to, message) = state.letters.remove(at);
-                state.on(to, |d, effects| d.hear(Time(0), from, message, effects));
+                state.on(to, |d, effects| {
+                    d.on_message(Time(0), from, message, effects)
+                });
             }
             Action::Lose(at) => {
                 state.losses -= 1;

@@ -278,7 +278,7 @@ impl Model for Jobs {
         Self::of_hosts(state, actions);
         self.of_processes(state, actions);
         let answer = Action::OfMoves(MoveAction::Answer);
-        actions.extend(state.asks_for_state().then_some(answer));
+        actions.extend(state.requests_state().then_some(answer));
         if actions.is_empty() && !self.requests.is_empty() {
             let ring = Action::OfMoves(MoveAction::Ring);
             actions.extend(state.has_deadline().then_some(ring));

@@ -6,7 +6,8 @@ mod moving_ranks;
 
 use central_steps::{at, computing, instance, step};
 use moving_ranks::{
-    carry_out, hear, load, move_number, moves, ordered, recorded, records, running_on, three_hosts,
+    carry_out, load, move_number, moves, on_message, ordered, recorded, records, running_on,
+    three_hosts,
 };
 use rejoin_channel_table::{Epoch, Generation, ImageId, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
@@ -71,7 +72,7 @@ fn take_up(job: Job, stored: Vec<Record>, hosts: &[&[(u32, u32)]]) -> Central {
     let mut central = Central::resume(job, stored);
     step(&mut central, at(2), CentralInput::Begin);
     for (host, ranks) in hosts.iter().enumerate() {
-        hear(&mut central, host, report(ranks));
+        on_message(&mut central, host, report(ranks));
     }
     central
 }
@@ -92,7 +93,7 @@ fn commit(
             image: ImageId::Checkpoint(Epoch(epoch)),
             cost: ImageCost::default(),
         });
-        effects.extend(hear(central, *host, imaged));
+        effects.extend(on_message(central, *host, imaged));
     }
     effects
 }
@@ -148,7 +149,7 @@ fn the_ranks_of_a_host_that_is_about_to_end_move_before_others() {
     let effects = step(&mut central, at(1), ranks(5, &[0], Some(2)));
     assert_eq!(ordered(&effects), [(0, move_number(1, 1), false)]);
     step(&mut central, at(1), ranks(6, &[0], Some(1)));
-    let effects = hear(&mut central, 1, ToCentral::Host(HostMessage::Ends));
+    let effects = on_message(&mut central, 1, ToCentral::Host(HostMessage::Ends));
     assert!(matches!(moves(&effects)[..], [(Rank(1), _)]), "{effects:?}");
     let to = moves(&effects)[0].1;
     assert_eq!(over(&effects), [], "the first request waits again");
@@ -165,16 +166,16 @@ fn a_rank_that_has_stopped_moves_before_a_host_that_is_about_to_end_has_its_turn
     let mut central = running_on(three_hosts());
     step(&mut central, at(1), ranks(5, &[0], Some(2)));
     load(&mut central, (0, move_number(1, 1)), (0, 2), 0);
-    let effects = hear(&mut central, 1, ToCentral::Host(HostMessage::Ends));
+    let effects = on_message(&mut central, 1, ToCentral::Host(HostMessage::Ends));
     assert_eq!(moves(&effects), []);
     let stored = ToCentral::File(FileMessage::Stored {
         rank: Rank(0),
         image: ImageId::Move(move_number(1, 2)),
     });
-    hear(&mut central, 0, stored);
+    on_message(&mut central, 0, stored);
     let mut arrived = instance(0, 0);
     arrived.incarnation = Incarnation(1);
-    let effects = hear(&mut central, 2, moving_ranks::registered(arrived));
+    let effects = on_message(&mut central, 2, moving_ranks::registered(arrived));
     assert_eq!(over(&effects), [(5, vec![0], true)]);
     assert_eq!(moves(&effects).len(), 1, "{effects:?}");
 }
@@ -184,7 +185,7 @@ fn ranks_do_not_move_to_a_host_that_they_are_to_leave() {
     let mut central = running_on(three_hosts());
     step(&mut central, at(1), ranks(5, &[0], Some(1)));
     let broken = |why: &str| ToCentral::Host(HostMessage::Health(HostHealth::Leave(why.into())));
-    let effects = hear(&mut central, 1, broken("hot"));
+    let effects = on_message(&mut central, 1, broken("hot"));
     let stay = ToLocal::Stay {
         instance: instance(0, 0),
         number: move_number(1, 1),
@@ -233,11 +234,11 @@ fn a_host_with_a_deadline_does_not_wait_for_a_client_whose_rank_leaves_it_too() 
     });
     let effects = step(&mut central, at(1), ranks(5, &[0], Some(2)));
     assert_eq!(ordered(&effects), [(0, move_number(1, 1), false)]);
-    let effects = hear(&mut central, 1, ToCentral::Host(HostMessage::Ends));
+    let effects = on_message(&mut central, 1, ToCentral::Host(HostMessage::Ends));
     assert_eq!(moves(&effects).len(), 2, "{effects:?}");
     assert!(drains(&effects, 1));
     assert_eq!(
-        hear(&mut central, 1, ToCentral::Host(HostMessage::Ends)),
+        on_message(&mut central, 1, ToCentral::Host(HostMessage::Ends)),
         [],
         "once"
     );
@@ -253,7 +254,7 @@ fn the_other_rank_of_an_exchange_does_not_go_to_a_host_that_ends() {
     );
     load(&mut central, (1, move_number(1, 1)), (1, 0), 0);
     // Rank 1 has stopped.
-    let effects = hear(&mut central, 1, ToCentral::Host(HostMessage::Ends));
+    let effects = on_message(&mut central, 1, ToCentral::Host(HostMessage::Ends));
     let stay = ToLocal::Stay {
         instance: instance(0, 0),
         number: move_number(1, 1),
@@ -288,10 +289,10 @@ fn others_do_not_give_way_to_a_host_whose_ranks_can_not_move() {
     let finalizing = ToCentral::Process(ProcessMessage::Finalizing {
         instance: instance(1, 0),
     });
-    hear(&mut central, 1, finalizing);
+    on_message(&mut central, 1, finalizing);
     let effects = step(&mut central, at(1), ranks(5, &[0], Some(2)));
     assert_eq!(ordered(&effects), [(0, move_number(1, 1), false)]);
-    let effects = hear(&mut central, 1, ToCentral::Host(HostMessage::Ends));
+    let effects = on_message(&mut central, 1, ToCentral::Host(HostMessage::Ends));
     let stays =
         |effect: &CentralEffect| matches!(effect, CentralEffect::Send(_, ToLocal::Stay { .. }));
     assert!(!effects.iter().any(stays), "{effects:?}");
@@ -325,7 +326,7 @@ fn ranks_leave_finalize_also_if_a_signal_has_ended_the_last_move() {
         let finalizing = ToCentral::Process(ProcessMessage::Finalizing {
             instance: instance(rank, 0),
         });
-        let effects = hear(&mut central, rank as usize, finalizing);
+        let effects = on_message(&mut central, rank as usize, finalizing);
         assert_eq!(requested(&effects), None, "a rank is on its way");
     }
     const USR1: i32 = 10;
@@ -365,7 +366,7 @@ fn who_has_moved_is_said_also_if_the_rest_can_not() {
     let finalizing = ToCentral::Process(ProcessMessage::Finalizing {
         instance: instance(1, 0),
     });
-    hear(&mut central, 1, finalizing);
+    on_message(&mut central, 1, finalizing);
     let effects = step(&mut central, at(3), ranks(5, &[0, 1], None));
     assert_eq!(over(&effects), [(5, vec![0], false)]);
 }
@@ -380,7 +381,7 @@ fn the_next_central_manager_knows_hosts_of_earlier_requests_and_their_incarnatio
         why: "no".into(),
         outlives: false,
     });
-    effects.extend(hear(&mut central, 0, refused));
+    effects.extend(on_message(&mut central, 0, refused));
     effects.extend(step(&mut central, at(1), ranks(6, &[1], Some(0))));
     stored.extend(records(&effects));
     let latest = stored
@@ -397,9 +398,9 @@ fn the_next_central_manager_knows_hosts_of_earlier_requests_and_their_incarnatio
     let effects = step(&mut central, at(2), CentralInput::Begin);
     let asks = |host| effects.contains(&CentralEffect::Send(host, ToLocal::Report));
     assert!(asks(0) && asks(1) && asks(2), "{effects:?}");
-    hear(&mut central, 0, report(&[(0, 0)]));
-    hear(&mut central, 1, report(&[(1, 0)]));
-    hear(&mut central, 2, report(&[]));
+    on_message(&mut central, 0, report(&[(0, 0)]));
+    on_message(&mut central, 1, report(&[(1, 0)]));
+    on_message(&mut central, 2, report(&[]));
     let effects = step(&mut central, at(3), ranks(7, &[0], Some(2)));
     let incarnation = effects.iter().find_map(|effect| match effect {
         CentralEffect::Persist(Record::Moving { moves, .. }) => Some(moves[0].incarnation),
@@ -418,7 +419,7 @@ fn a_rank_that_fails_with_another_is_named_also_if_it_was_to_move() {
         why: "no".into(),
         outlives: false,
     });
-    hear(&mut central, 1, refused);
+    on_message(&mut central, 1, refused);
     let killed = |rank| {
         ToCentral::Process(ProcessMessage::Failed {
             instance: instance(rank, 0),
@@ -436,9 +437,9 @@ fn a_rank_that_fails_with_another_is_named_also_if_it_was_to_move() {
         });
         lost.collect::<Vec<_>>()
     };
-    let effects = hear(&mut central, 0, killed(0));
+    let effects = on_message(&mut central, 0, killed(0));
     assert_eq!(lost(&effects), [0]);
-    let effects = hear(&mut central, 1, killed(1));
+    let effects = on_message(&mut central, 1, killed(1));
     assert_eq!(lost(&effects), [1]);
 }
 
@@ -455,7 +456,7 @@ fn with_lease(host: HostIndex) -> Job {
 
 /// The host renews its lease, which then runs out. Returns when.
 fn until_silent(central: &mut Central, host: HostIndex) -> Time {
-    hear(
+    on_message(
         central,
         host,
         ToCentral::Host(HostMessage::Renew { number: 1 }),
@@ -497,7 +498,7 @@ fn a_rank_takes_no_image_of_a_move_while_a_checkpoint_is_under_way() {
         rank: Rank(1),
         image: ImageId::Move(number),
     });
-    hear(&mut central, 1, stored);
+    on_message(&mut central, 1, stored);
     let asked = step(&mut central, at(900_000), CentralInput::Checkpoint);
     assert_eq!(requested(&asked), Some(2));
     let loaded = ToCentral::Move(MoveMessage::Loaded {
@@ -505,7 +506,7 @@ fn a_rank_takes_no_image_of_a_move_while_a_checkpoint_is_under_way() {
         number,
         bytes: MANY,
     });
-    let effects = hear(&mut central, 2, loaded);
+    let effects = on_message(&mut central, 2, loaded);
     assert_eq!(ordered(&effects), []);
     let effects = commit(&mut central, 2, &[(0, 0, 0), (1, 1, 0)]);
     let next: Vec<u32> = ordered(&effects).iter().map(|order| order.0).collect();

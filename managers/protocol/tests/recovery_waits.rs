@@ -59,8 +59,8 @@ fn has_image() -> Local {
     let until = vec![
         LocalInput::Central(spawn),
         LocalInput::Spawned(R, I, CHILD),
-        LocalInput::Said(R, I, CHILD, register(I)),
-        LocalInput::Said(R, I, CHILD, imaged),
+        LocalInput::FromRank(R, I, CHILD, register(I)),
+        LocalInput::FromRank(R, I, CHILD, imaged),
     ];
     steps(&mut core, until);
     core
@@ -214,11 +214,14 @@ fn a_restored_process_that_does_not_register_is_reported_and_fails() {
 
     let mut core = restored();
     let message = register(next);
-    steps(&mut core, vec![LocalInput::Said(R, next, CALLER, message)]);
+    steps(
+        &mut core,
+        vec![LocalInput::FromRank(R, next, CALLER, message)],
+    );
     assert_eq!(core.deadline(), None);
 }
 
-fn hear(central: &mut Central, host: usize, message: ToCentral) -> Vec<CentralEffect> {
+fn on_message(central: &mut Central, host: usize, message: ToCentral) -> Vec<CentralEffect> {
     step(central, Time(1), CentralInput::Local(host, message))
 }
 
@@ -249,7 +252,7 @@ fn has_moved_since_its_checkpoint() -> Central {
     step(&mut central, Time(0), CentralInput::Begin);
     for rank in [0, 1] {
         let registered = has_registered(of_central(rank, 0));
-        hear(&mut central, rank as usize, registered);
+        on_message(&mut central, rank as usize, registered);
     }
     for rank in [0, 1] {
         let imaged = ToCentral::Image(ImageMessage::Taken {
@@ -257,7 +260,7 @@ fn has_moved_since_its_checkpoint() -> Central {
             image: ImageId::Checkpoint(Epoch(1)),
             cost: ImageCost::default(),
         });
-        hear(&mut central, rank as usize, imaged);
+        on_message(&mut central, rank as usize, imaged);
     }
     let request = MoveRequest {
         id: 1,
@@ -277,14 +280,14 @@ fn has_moved_since_its_checkpoint() -> Central {
         number: first,
         bytes: 0,
     });
-    hear(&mut central, 0, stored(first));
-    hear(&mut central, 1, loaded);
-    hear(
+    on_message(&mut central, 0, stored(first));
+    on_message(&mut central, 1, loaded);
+    on_message(
         &mut central,
         0,
         stored(MoveNumber::next(Some(first), Epoch(1))),
     );
-    let effects = hear(&mut central, 1, has_registered(of_central(0, 1)));
+    let effects = on_message(&mut central, 1, has_registered(of_central(0, 1)));
     let vacate = ToLocal::Vacate {
         instance: of_central(0, 0),
     };
@@ -305,7 +308,7 @@ fn a_rollback_for_which_a_process_does_not_make_room_ends_the_job() {
     };
     let mut central = has_moved_since_its_checkpoint();
     // Nothing waits for the process that the rank has left behind.
-    assert_eq!(hear(&mut central, 0, hangs(0)), []);
+    assert_eq!(on_message(&mut central, 0, hangs(0)), []);
     let killed = ToCentral::Process(ProcessMessage::Failed {
         instance: of_central(1, 0),
         pid: 11,
@@ -314,7 +317,7 @@ fn a_rollback_for_which_a_process_does_not_make_room_ends_the_job() {
             stage: Stage::Registered,
         },
     });
-    let effects = hear(&mut central, 1, killed);
+    let effects = on_message(&mut central, 1, killed);
     let vacate = ToLocal::Vacate {
         instance: of_central(0, 1),
     };
@@ -330,8 +333,8 @@ fn a_rollback_for_which_a_process_does_not_make_room_ends_the_job() {
             why: "its image is gone".into(),
         },
     });
-    assert_eq!(hear(&mut central, 1, image_gone), []);
-    hear(&mut central, 1, hangs(1));
+    assert_eq!(on_message(&mut central, 1, image_gone), []);
+    on_message(&mut central, 1, hangs(1));
     let Some(Verdict::Failed {
         refusal: Some(Refusal::NotRestored { rank, host, why }),
         ..

@@ -167,7 +167,7 @@ fn another_central_manager_continues_with_the_recorded_commits() {
 }
 
 fn says(message: ToManager) -> LocalInput {
-    LocalInput::Said(R, Incarnation(0), 10, message)
+    LocalInput::FromRank(R, Incarnation(0), 10, message)
 }
 
 /// A host's core with one rank that has registered.
@@ -217,7 +217,7 @@ fn a_host_repeats_what_its_ranks_wait_for() {
     let (generation, epoch) = (Generation(0), Epoch(3));
     steps(
         &mut core,
-        vec![says(ToManager::AskRegionsNumber { above: Epoch(0) })],
+        vec![says(ToManager::RequestRegionsNumber { above: Epoch(0) })],
     );
     let wait = RegionWait {
         number: Some(Epoch(0)),

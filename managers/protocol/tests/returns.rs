@@ -5,7 +5,7 @@ mod moving_ranks;
 mod returning_ranks;
 
 use central_steps::{at, imaged as all_imaged, instance, killed, records, register, step};
-use moving_ranks::{hear, imaged, recorded, registered};
+use moving_ranks::{imaged, on_message, recorded, registered};
 use rejoin_channel_table::{Epoch, Generation, ImageId, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, Event, HostIndex, Job, Leases, Record, Return,
@@ -16,7 +16,7 @@ use rejoin_managers_protocol::manager_messages::{
     Report, Stage, ToCentral, ToLocal,
 };
 use returning_ranks::{
-    FENCE, SPARE, ask_to_move, continues, ends, groups, moved, orders, process, running_on,
+    FENCE, SPARE, continues, ends, groups, moved, orders, process, request_move, running_on,
     stored_on, why,
 };
 
@@ -161,7 +161,7 @@ fn a_rank_that_returns_to_its_files_waits_for_the_lease_of_the_lost_host() {
     for job in [groups(), one_group()] {
         let mut central = moved(job);
         let renewal = ToCentral::Host(HostMessage::Renew { number: 1 });
-        hear(&mut central, SPARE, renewal);
+        on_message(&mut central, SPARE, renewal);
         step(&mut central, at(100), CentralInput::HostGone(SPARE, why()));
         let mut early = continues(&mut central, 101);
         early.extend(step(&mut central, at(FENCE - 1), CentralInput::Tick));
@@ -183,11 +183,11 @@ fn a_rank_that_stands_while_others_return_still_comes_from_the_file_of_another_h
     let mut central = running_on(groups());
     host_ends(&mut central, 1, 100);
     continues(&mut central, 101);
-    hear(&mut central, SPARE, registered(process(1, 1)));
+    on_message(&mut central, SPARE, registered(process(1, 1)));
     host_ends(&mut central, 0, 200);
     let back = stored_return(&continues(&mut central, 201));
     assert_eq!(back.ranks, [(Rank(0), Incarnation(1))]);
-    hear(&mut central, SPARE, registered(process(0, 1)));
+    on_message(&mut central, SPARE, registered(process(0, 1)));
     let ended = ends(&mut central, SPARE, process(1, 1));
     let moved = ended.iter().find_map(|effect| match effect {
         CentralEffect::Send(SPARE, ToLocal::Restore { moved, .. }) => Some(moved.clone()),
@@ -222,10 +222,10 @@ fn a_group_comes_back_beside_one_that_has_lost_its_host() {
     });
     step(&mut central, at(50), CentralInput::Checkpoint);
     for (host, rank) in [(0, 0), (1, 1)] {
-        hear(&mut central, host, imaged(rank, 2));
+        on_message(&mut central, host, imaged(rank, 2));
     }
     ends(&mut central, 0, process(0, 0));
-    hear(&mut central, 0, registered(process(0, 1)));
+    on_message(&mut central, 0, registered(process(0, 1)));
     host_ends(&mut central, 1, 100);
     let back = stored_return(&continues(&mut central, 101));
     let both = [(Rank(0), Incarnation(2)), (Rank(1), Incarnation(1))];
@@ -235,7 +235,7 @@ fn a_group_comes_back_beside_one_that_has_lost_its_host() {
 #[test]
 fn a_move_ends_when_all_ranks_return_without_a_host() {
     let mut central = running_on(one_group());
-    ask_to_move(&mut central);
+    request_move(&mut central);
     host_ends(&mut central, 0, 100);
     let decided = continues(&mut central, 101);
     let is_over =
@@ -259,9 +259,9 @@ fn the_ranks_of_a_group_start_when_all_of_them_have_returned() {
         });
         starts.collect::<Vec<HostIndex>>()
     };
-    let first = hear(&mut central, 0, registered(process(0, 1)));
+    let first = on_message(&mut central, 0, registered(process(0, 1)));
     assert_eq!((starts(&first), recovered(&first).len()), (vec![], 0));
-    let second = hear(&mut central, 1, registered(process(1, 1)));
+    let second = on_message(&mut central, 1, registered(process(1, 1)));
     assert_eq!((starts(&second), recovered(&second).len()), (vec![0, 1], 2));
 }
 
@@ -270,19 +270,19 @@ fn the_ranks_of_a_group_start_when_all_of_them_have_returned() {
 fn ranks_take_a_last_checkpoint_again_after_a_group_has_come_back() {
     let mut central = running_on(groups());
     let finalizing = |instance| said(ProcessMessage::Finalizing { instance });
-    hear(&mut central, 0, finalizing(process(0, 0)));
-    let asked = hear(&mut central, 1, finalizing(process(1, 0)));
+    on_message(&mut central, 0, finalizing(process(0, 0)));
+    let asked = on_message(&mut central, 1, finalizing(process(1, 0)));
     assert!(requests(&asked, 2), "{asked:?}");
-    hear(&mut central, 1, imaged(1, 2));
+    on_message(&mut central, 1, imaged(1, 2));
     ends(&mut central, 1, process(1, 0));
-    hear(&mut central, 0, imaged(0, 2));
+    on_message(&mut central, 0, imaged(0, 2));
     assert_eq!(
         central.view().committed.map(|(epoch, _)| epoch),
         Some(Epoch(2))
     );
-    hear(&mut central, 1, not_started(process(1, 1)));
-    hear(&mut central, 1, registered(process(1, 2)));
-    let again = hear(&mut central, 1, finalizing(process(1, 2)));
+    on_message(&mut central, 1, not_started(process(1, 1)));
+    on_message(&mut central, 1, registered(process(1, 2)));
+    let again = on_message(&mut central, 1, finalizing(process(1, 2)));
     assert!(requests(&again, 3), "{again:?}");
 }
 
@@ -291,7 +291,7 @@ fn ranks_take_a_last_checkpoint_again_after_a_group_has_come_back() {
 fn a_rank_that_could_not_be_restored_is_tried_again_in_the_next_rollback() {
     let mut central = central_steps::running();
     ends(&mut central, 0, instance(0, 0));
-    hear(&mut central, 0, not_started(instance(1, 1)));
+    on_message(&mut central, 0, not_started(instance(1, 1)));
     step(
         &mut central,
         at(2),
@@ -305,7 +305,7 @@ fn a_rank_that_could_not_be_restored_is_tried_again_in_the_next_rollback() {
             stage: Stage::Registered,
         },
     };
-    hear(&mut central, 0, said(status));
+    on_message(&mut central, 0, said(status));
     assert_eq!(central.verdict(), None);
     assert_eq!(central.view().generation, Generation(2));
 }
@@ -319,16 +319,16 @@ fn hosts_drop_the_images_of_groups_when_the_job_begins_anew() {
     });
     step(&mut central, at(0), CentralInput::Begin);
     for (host, rank) in [(0, 0), (1, 1)] {
-        hear(&mut central, host, registered(process(rank, 0)));
+        on_message(&mut central, host, registered(process(rank, 0)));
     }
-    hear(&mut central, 1, imaged(1, 1));
+    on_message(&mut central, 1, imaged(1, 1));
     let refused = ToCentral::Image(ImageMessage::NotTaken {
         instance: process(0, 0),
         image: ImageId::Checkpoint(Epoch(1)),
         why: "no memory".into(),
         outlives: false,
     });
-    hear(&mut central, 0, refused);
+    on_message(&mut central, 0, refused);
     ends(&mut central, 1, process(1, 0));
     let anew = ends(&mut central, 0, process(0, 0));
     assert_eq!(stored_return(&anew).from, None);
@@ -368,7 +368,7 @@ fn groups_have_the_checkpoint_from_which_all_come_back() {
         ..moving_ranks::three_hosts()
     });
     step(&mut central, at(0), CentralInput::Begin);
-    hear(&mut central, 1, registered(instance(1, 0)));
+    on_message(&mut central, 1, registered(instance(1, 0)));
     let failed = killed(instance(0, 0), 9, Stage::Registered);
     let effects = step(&mut central, at(3), failed);
     assert_eq!(stored_return(&effects).from, Some(Epoch(5)));
@@ -380,7 +380,7 @@ fn groups_have_the_checkpoint_from_which_all_come_back() {
         });
     assert_eq!(commits.collect::<Vec<_>>(), [(0, 5), (1, 5)]);
     for (host, rank) in [(0, 0), (1, 1)] {
-        hear(&mut central, host, registered(instance(rank, 1)));
+        on_message(&mut central, host, registered(instance(rank, 1)));
     }
     let back = stored_return(&ends(&mut central, 1, instance(1, 1)));
     assert_eq!(back.ranks, [(Rank(1), Incarnation(2))]);
@@ -401,7 +401,7 @@ fn files_that_a_failure_has_interrupted_are_written_after_the_recovery() {
         image: ImageId::Checkpoint(Epoch(1)),
         why: None,
     };
-    hear(&mut central, 0, ToCentral::File(interrupted));
+    on_message(&mut central, 0, ToCentral::File(interrupted));
     register(&mut central, instance(0, 1));
     let back = register(&mut central, instance(1, 1));
     let writes = |effect: &CentralEffect| {

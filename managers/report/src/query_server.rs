@@ -61,7 +61,7 @@ pub struct QueryServer {
 
 /// A client's request to the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
+pub enum ClientRequest {
     /// The job's status, to be given to [`QueryServer::answer`].
     Status {
         /// The number of the client.
@@ -106,7 +106,12 @@ impl QueryServer {
     }
 
     /// Something came for the listener or a client. Returns the request.
-    pub fn ready(&mut self, index: u32, view: &JobView, reactor: &Reactor) -> Option<Asked> {
+    pub fn ready(
+        &mut self,
+        index: u32,
+        view: &JobView,
+        reactor: &Reactor,
+    ) -> Option<ClientRequest> {
         if index == LISTENER {
             self.accept(reactor);
             return None;
@@ -123,7 +128,7 @@ impl QueryServer {
         }
         match client.link.next::<Question>() {
             Ok(None) => None,
-            Ok(Some(question)) => self.asked(index, question, view),
+            Ok(Some(question)) => self.on_question(index, question, view),
             Err(error) => {
                 tracing::debug!(%error, "a malformed question on the job's socket");
                 self.clients.remove(&index);
@@ -182,16 +187,21 @@ impl QueryServer {
         }
     }
 
-    fn asked(&mut self, index: u32, question: Question, view: &JobView) -> Option<Asked> {
+    fn on_question(
+        &mut self,
+        index: u32,
+        question: Question,
+        view: &JobView,
+    ) -> Option<ClientRequest> {
         let refusal = match question.what {
             _ if question.version != VERSION => "this job's mpirun is of another version",
             What::Status | What::Moves => {
-                return Some(Asked::Status {
+                return Some(ClientRequest::Status {
                     client: index,
                     with_ranks: question.what == What::Status,
                 });
             }
-            What::Events => return Some(Asked::Events(index)),
+            What::Events => return Some(ClientRequest::Events(index)),
             What::Move(_) if !view.recovers => {
                 "the job runs with --recovery none: no images of its processes are taken"
             }
@@ -202,7 +212,7 @@ impl QueryServer {
                     if let Some(client) = self.clients.get_mut(&index) {
                         client.state = State::Moves;
                     }
-                    return Some(Asked::Move(index, order));
+                    return Some(ClientRequest::Move(index, order));
                 }
             },
             What::AddHosts(hosts) => match view.course {
@@ -211,7 +221,7 @@ impl QueryServer {
                     if let Some(client) = self.clients.get_mut(&index) {
                         client.state = State::Hosts;
                     }
-                    return Some(Asked::AddHosts(index, hosts));
+                    return Some(ClientRequest::AddHosts(index, hosts));
                 }
             },
             What::Checkpoint if !view.recovers => {
@@ -222,7 +232,7 @@ impl QueryServer {
                     if let Some(client) = self.clients.get_mut(&index) {
                         client.state = State::Wants;
                     }
-                    return Some(Asked::Checkpoint);
+                    return Some(ClientRequest::Checkpoint);
                 }
                 Course::Finalizing => "all ranks are in MPI_Finalize: the last checkpoint is taken",
                 Course::Ending => "the job is ending",

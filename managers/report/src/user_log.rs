@@ -151,10 +151,10 @@ impl UserLog {
     }
 
     /// Something happened. The report of lost ranks waits for others that come at once, see
-    /// [`UserLog::tell_lost`].
+    /// [`UserLog::report_lost`].
     pub fn event(&mut self, event: &Event) {
         if !matches!(event, Event::Lost { .. }) {
-            self.tell_lost();
+            self.report_lost();
         }
         match event {
             Event::Requested(_) | Event::RegionsCommitted { .. } => {}
@@ -240,7 +240,7 @@ impl UserLog {
         }
         let how = Described(cause).to_string();
         if self.unreported.contains_key(rank) {
-            self.tell_lost();
+            self.report_lost();
         }
         self.unreported.insert(*rank, (host.clone(), *pid, how));
     }
@@ -362,7 +362,7 @@ impl UserLog {
     }
 
     /// Tells of ranks that are lost: together, where the same happened to them on one host.
-    pub fn tell_lost(&mut self) {
+    pub fn report_lost(&mut self) {
         for line in grouped(&std::mem::take(&mut self.unreported)) {
             say(&line);
         }

@@ -26,7 +26,7 @@ impl VerboseLog {
         }
     }
 
-    fn say(&self, text: &str) {
+    fn write(&self, text: &str) {
         if let Some(since) = self.since {
             let at = now().0.saturating_sub(since.0) as f64 / 1e9;
             // A reader that went away misses it.
@@ -37,15 +37,15 @@ impl VerboseLog {
     /// The job is about to begin.
     pub fn job(&self, ranks: usize, hosts: &[String]) {
         let on = hosts.join(", ");
-        self.say(&format!("{ranks} ranks on {on}"));
+        self.write(&format!("{ranks} ranks on {on}"));
     }
 
     /// A local manager said this.
-    pub fn heard(&self, host: &str, news: &ToCentral) {
+    pub fn report(&self, host: &str, news: &ToCentral) {
         match news {
             ToCentral::Process(ProcessMessage::Spawned { instance, pid }) => {
                 let rank = instance.rank.0;
-                self.say(&format!("rank {rank}: started on {host}, pid {pid}"));
+                self.write(&format!("rank {rank}: started on {host}, pid {pid}"));
             }
             ToCentral::Process(ProcessMessage::Registered {
                 instance,
@@ -54,7 +54,7 @@ impl VerboseLog {
                 ..
             }) => {
                 let addresses: Vec<_> = card.addresses.iter().map(ToString::to_string).collect();
-                self.say(&format!(
+                self.write(&format!(
                     "rank {}: in MPI_Init, pid {pid}, listens on {}",
                     instance.rank.0,
                     addresses.join(", ")
@@ -62,14 +62,14 @@ impl VerboseLog {
             }
             ToCentral::Image(ImageMessage::Wanted { instance, .. })
             | ToCentral::Image(ImageMessage::FilesWanted { instance, .. }) => {
-                self.say(&format!("rank {}: asks for a checkpoint", instance.rank.0));
+                self.write(&format!("rank {}: asks for a checkpoint", instance.rank.0));
             }
             ToCentral::Regions(RegionMessage::NumberWanted { .. })
             | ToCentral::Log(LogMessage::Whole { .. })
             | ToCentral::Log(LogMessage::Used(_)) => {}
             ToCentral::Regions(RegionMessage::Stored { instance, epoch }) => {
                 let (rank, epoch) = (instance.rank.0, epoch.0);
-                self.say(&format!(
+                self.write(&format!(
                     "rank {rank}: has stored its registered memory at checkpoint {epoch}"
                 ));
             }
@@ -79,13 +79,13 @@ impl VerboseLog {
                 } else {
                     ""
                 };
-                self.say(&format!("rank {}: ended well{mpi}", instance.rank.0));
+                self.write(&format!("rank {}: ended well{mpi}", instance.rank.0));
             }
             ToCentral::Image(ImageMessage::Taken { .. })
             | ToCentral::Image(ImageMessage::NotTaken { .. })
-            | ToCentral::Image(ImageMessage::Lost { .. }) => self.heard_of_image(news),
+            | ToCentral::Image(ImageMessage::Lost { .. }) => self.log_image(news),
             ToCentral::Process(ProcessMessage::ExitDetected { instance, pid }) => {
-                self.say(&format!(
+                self.write(&format!(
                     "rank {}: pid {pid} begins to end",
                     instance.rank.0
                 ));
@@ -108,17 +108,17 @@ impl VerboseLog {
             | ToCentral::File(FileMessage::Stored { .. })
             | ToCentral::File(FileMessage::Copied { .. })
             | ToCentral::File(FileMessage::NotCopied { .. })
-            | ToCentral::File(FileMessage::NotStored { .. }) => self.heard_of_file(host, news),
+            | ToCentral::File(FileMessage::NotStored { .. }) => self.log_file(host, news),
         }
     }
 
-    fn heard_of_image(&self, news: &ToCentral) {
+    fn log_image(&self, news: &ToCentral) {
         match news {
             ToCentral::Image(ImageMessage::Taken {
                 instance,
                 image,
                 cost,
-            }) => self.say(&format!(
+            }) => self.write(&format!(
                 "rank {}: image of {image} taken, paused for {} us, {} pages copied since the last",
                 instance.rank.0, cost.stall, cost.copied
             )),
@@ -127,13 +127,13 @@ impl VerboseLog {
                 image,
                 why,
                 ..
-            }) => self.say(&format!(
+            }) => self.write(&format!(
                 "rank {}: no image of {image}: {why}",
                 instance.rank.0
             )),
             ToCentral::Image(ImageMessage::Lost {
                 instance, image, ..
-            }) => self.say(&format!(
+            }) => self.write(&format!(
                 "rank {}: its image of {image} is gone",
                 instance.rank.0
             )),
@@ -141,9 +141,9 @@ impl VerboseLog {
         }
     }
 
-    fn heard_of_file(&self, host: &str, news: &ToCentral) {
+    fn log_file(&self, host: &str, news: &ToCentral) {
         match news {
-            ToCentral::File(FileMessage::Stored { rank, image }) => self.say(&format!(
+            ToCentral::File(FileMessage::Stored { rank, image }) => self.write(&format!(
                 "rank {}: its image of {image} is in a file",
                 rank.0
             )),
@@ -151,19 +151,19 @@ impl VerboseLog {
                 rank,
                 number,
                 bytes,
-            }) => self.say(&format!(
+            }) => self.write(&format!(
                 "host {host} has loaded rank {rank}'s image {number}, {bytes} bytes, while it runs"
             )),
-            ToCentral::Move(MoveMessage::NotLoaded { rank, number, why }) => self.say(&format!(
+            ToCentral::Move(MoveMessage::NotLoaded { rank, number, why }) => self.write(&format!(
                 "host {host} can't load rank {rank}'s image {number}: {why}"
             )),
-            ToCentral::File(FileMessage::Copied { rank, epoch }) => self.say(&format!(
+            ToCentral::File(FileMessage::Copied { rank, epoch }) => self.write(&format!(
                 "host {host} has a copy of rank {rank}'s image of checkpoint {epoch}"
             )),
-            ToCentral::File(FileMessage::NotCopied { rank, epoch, why }) => self.say(&format!(
+            ToCentral::File(FileMessage::NotCopied { rank, epoch, why }) => self.write(&format!(
                 "host {host} can't copy rank {rank}'s image of checkpoint {epoch}: {why}"
             )),
-            ToCentral::File(FileMessage::NotStored { rank, image, why }) => self.say(&format!(
+            ToCentral::File(FileMessage::NotStored { rank, image, why }) => self.write(&format!(
                 "rank {}: its image of {image} is in no file: {}",
                 rank.0,
                 why.as_deref()
@@ -182,12 +182,12 @@ impl VerboseLog {
             _ => return,
         };
         if !std::mem::replace(&mut self.told[index], true) {
-            self.say(text);
+            self.write(text);
         }
     }
 
     /// The job is over.
     pub fn over(&self, verdict: &Verdict) {
-        self.say(&format!("the job is over: {verdict}"));
+        self.write(&format!("the job is over: {verdict}"));
     }
 }

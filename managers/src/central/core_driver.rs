@@ -122,9 +122,9 @@ impl CoreDriver {
     }
 
     fn note(&mut self, host: HostIndex, news: &ToCentral) {
-        fault::heard(news);
+        fault::at_report(news);
         if let Some(name) = self.names.get(host) {
-            self.verbose_log.heard(name, news);
+            self.verbose_log.report(name, news);
         }
     }
 

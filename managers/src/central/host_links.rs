@@ -5,7 +5,7 @@
 //! that from the handshake ([`crate::net::auth`]). A broken connection proves nothing. mpirun
 //! reports managers that have ended, and leases detect silence.
 
-use super::asked_places::AskedPlaces;
+use super::requested_places::RequestedPlaces;
 use super::tree_top::{Outgoing, TREES, Top};
 use crate::error::Result;
 use crate::host::host_limits;
@@ -70,9 +70,9 @@ pub struct HostLinks {
     /// Of a job on many hosts, or at several sites.
     top: Option<Top>,
     /// Where the files of hosts' images are copied.
-    image_places: AskedPlaces,
+    image_places: RequestedPlaces,
     /// Where local managers reach each other.
-    peer_places: AskedPlaces,
+    peer_places: RequestedPlaces,
 }
 
 impl HostLinks {
@@ -115,8 +115,8 @@ impl HostLinks {
                 .map(|host| job.lans.get(host).cloned().unwrap_or_default())
                 .collect(),
             top: plan.tree.as_ref().map(top),
-            image_places: AskedPlaces::default(),
-            peer_places: AskedPlaces::default(),
+            image_places: RequestedPlaces::default(),
+            peer_places: RequestedPlaces::default(),
         })
     }
 
@@ -251,17 +251,17 @@ impl HostLinks {
                 LocalToCentral::News(one) => news.push(self.with_hosts(one)),
                 LocalToCentral::Listens(addresses) => self.listens(host, addresses)?,
                 LocalToCentral::GivesImages(addresses) => self.gives_images(host, addresses)?,
-                LocalToCentral::AskImages(about) => self.images_asked(host, about)?,
-                LocalToCentral::AskPeer(peer) => {
+                LocalToCentral::RequestImages(about) => self.on_images_request(host, about)?,
+                LocalToCentral::RequestPeer(peer) => {
                     let about = self.host_of_peer(peer as usize);
-                    if let Some(reach) = self.peer_places.ask(host, about) {
+                    if let Some(reach) = self.peer_places.request(host, about) {
                         let addresses = self.seen_from(host, about, &reach);
                         self.queue(host, &CentralToLocal::PeerAt { peer, addresses })?;
                     }
                 }
                 LocalToCentral::Tree(message) => {
                     if let Some(top) = &mut self.top {
-                        let outgoing = top.heard(now(), host, message)?;
+                        let outgoing = top.on_report(now(), host, message)?;
                         self.go_down(outgoing)?;
                     }
                 }
@@ -291,9 +291,9 @@ impl HostLinks {
 
     /// A host asks where the files of another one's images are copied. One that takes no part has
     /// no address.
-    fn images_asked(&mut self, host: HostIndex, about: u32) -> Result<()> {
+    fn on_images_request(&mut self, host: HostIndex, about: u32) -> Result<()> {
         let other = about as usize;
-        let addresses = match self.image_places.ask(host, other) {
+        let addresses = match self.image_places.request(host, other) {
             Some(reach) => self.seen_from(host, other, &reach),
             None if self.open(other).is_none() => Vec::new(),
             None => return Ok(()),
@@ -415,7 +415,7 @@ impl HostLinks {
         let Some(link) = self.open(host) else {
             return;
         };
-        link.say_bye();
+        link.send_bye();
         // A manager that does not take it learns of the end when it dials again.
         let _ = link.flush(reactor);
         link.detach(reactor);

@@ -2,11 +2,11 @@
 //! repeatedly if it must. mpirun also passes it the sockets that listen for local managers.
 //! Messages between central and local managers do not pass through mpirun.
 
-mod asked_places;
 pub mod central_messages;
 pub mod core_driver;
 pub mod host_links;
 pub mod journal;
+mod requested_places;
 mod tree_top;
 
 use crate::error::{Context, Result};
@@ -128,7 +128,7 @@ impl Process {
                 Filled::Closed => return Ok(false),
                 Filled::Some => {
                     while let Some(message) = self.link.next::<MpirunToCentral>()? {
-                        if !self.hear(message)? {
+                        if !self.on_message(message)? {
                             return Ok(false);
                         }
                     }
@@ -138,7 +138,7 @@ impl Process {
     }
 
     /// Handles a message of mpirun. Returns whether there is more to do.
-    fn hear(&mut self, message: MpirunToCentral) -> Result<bool> {
+    fn on_message(&mut self, message: MpirunToCentral) -> Result<bool> {
         match message {
             MpirunToCentral::Begin(begin) => return self.begin(*begin),
             MpirunToCentral::Input(number, input) => {

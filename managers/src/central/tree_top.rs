@@ -215,7 +215,7 @@ impl Top {
     }
 
     /// A local manager says this.
-    pub fn heard(
+    pub fn on_report(
         &mut self,
         now: Time,
         host: HostIndex,
@@ -223,7 +223,8 @@ impl Top {
     ) -> Result<Outgoing> {
         let mut effects = Vec::new();
         if let Some(position) = self.position(host) {
-            self.member.hear(now, Some(position), message, &mut effects);
+            self.member
+                .on_message(now, Some(position), message, &mut effects);
         }
         self.continues(now, effects)
     }

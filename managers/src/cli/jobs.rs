@@ -165,7 +165,7 @@ pub(super) fn ask_named(name: &str, what: What, limit: Duration) -> Result<Optio
 
 /// The same, for as long as the job answers the question which ranks are on their way. `show` gets
 /// them after each interval.
-pub(super) fn ask_to_move(
+pub(super) fn request_move(
     name: &str,
     what: What,
     interval: Duration,

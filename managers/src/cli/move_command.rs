@@ -2,7 +2,7 @@
 //! add-host` adds hosts to it.
 
 use super::host_list;
-use super::jobs::{ask_named, ask_to_move, one};
+use super::jobs::{ask_named, one, request_move};
 use super::move_progress::MoveBars;
 use crate::report::query::{Answer, MoveOrder, NamedMovers, What};
 use crate::standard_output::print;
@@ -110,9 +110,9 @@ fn carry_out(order: MoveOrder, job: Option<&str>) -> i32 {
     };
     let what = What::Move(order);
     let answer = match MoveBars::of_standard_error() {
-        None => ask_to_move(&name, what, ASKED, &mut |_| {}),
+        None => request_move(&name, what, ASKED, &mut |_| {}),
         Some(bars) => {
-            let answer = ask_to_move(&name, what, DRAWN, &mut |moves| bars.show(moves));
+            let answer = request_move(&name, what, DRAWN, &mut |moves| bars.show(moves));
             bars.end();
             answer
         }

@@ -10,7 +10,7 @@ use rejoin_managers_protocol::manager_messages::{
 use rejoin_wire::{FromManager, ToManager};
 
 /// Central receives this message, before the core handles it.
-pub fn heard(news: &ToCentral) {
+pub fn at_report(news: &ToCentral) {
     if plan().is_some() {
         match news {
             ToCentral::Image(ImageMessage::Taken { .. }) => at(Point::ImageReported),
@@ -95,14 +95,14 @@ pub fn after_central(point: Option<Point>) {
 }
 
 /// A local manager's core is about to be told this.
-pub fn said(input: &LocalInput) {
+pub fn at_input(input: &LocalInput) {
     if plan().is_none() {
         return;
     }
     match input {
-        LocalInput::Said(.., ToManager::Imaged { .. }) => at(Point::ImageTaken),
-        LocalInput::Said(.., ToManager::Register { .. }) => at(Point::Registered),
-        LocalInput::Said(.., ToManager::Finalizing) => at(Point::Finalizing),
+        LocalInput::FromRank(.., ToManager::Imaged { .. }) => at(Point::ImageTaken),
+        LocalInput::FromRank(.., ToManager::Register { .. }) => at(Point::Registered),
+        LocalInput::FromRank(.., ToManager::Finalizing) => at(Point::Finalizing),
         LocalInput::Central(ToLocal::Commit { .. }) => at(Point::CommitHeard),
         LocalInput::Central(ToLocal::Update { .. }) => at(Point::UpdateHeard),
         LocalInput::ImageEnded(..) => at(Point::TwinKilled),

@@ -16,7 +16,8 @@ mod victims;
 mod wait;
 
 pub use hooks::{
-    after_central, after_local, before_central, before_local, determinants, halfway, heard, said,
+    after_central, after_local, at_input, at_report, before_central, before_local, determinants,
+    halfway,
 };
 
 use crate::host_clocks;

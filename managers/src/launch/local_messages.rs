@@ -37,7 +37,7 @@ pub enum MpirunToLocal {
     SinkClosed(Stream),
     /// The copy of a rank's determinants is there.
     DeterminantsStored(StableMark),
-    /// The answer to [`LocalToMpirun::AskDeterminants`]: the copy of a rank's determinants, in
+    /// The answer to [`LocalToMpirun::RequestDeterminants`]: the copy of a rank's determinants, in
     /// parts.
     Determinants {
         /// The rank.
@@ -51,7 +51,7 @@ pub enum MpirunToLocal {
     },
     /// The copy of a rank's receive log is there, up to this mark.
     ReceivedStored(StableMark),
-    /// Before the answer to [`LocalToMpirun::AskDeterminants`]: the next part of the copy of the
+    /// Before the answer to [`LocalToMpirun::RequestDeterminants`]: the next part of the copy of the
     /// rank's receive log.
     Received {
         /// The rank.
@@ -136,7 +136,7 @@ pub enum LocalToMpirun {
     },
     /// A process of this rank begins on this host from an image: it needs the determinants of those
     /// before it, which the host does not have.
-    AskDeterminants {
+    RequestDeterminants {
         /// The rank.
         rank: Rank,
         /// The incarnation of the process.
@@ -195,14 +195,14 @@ pub enum CentralToLocal {
     Tree(BroadcastMessage<TreeOrder>),
     /// Of where ranks are.
     LookUp(lookup::LookupMessage),
-    /// The answer to [`LocalToCentral::AskImages`]: where the files of a host's images are copied.
+    /// The answer to [`LocalToCentral::RequestImages`]: where the files of a host's images are copied.
     ImagesAt {
         /// Number of the host.
         host: u32,
         /// Addresses of the host's manager; none if it can't be reached.
         addresses: Vec<SocketAddr>,
     },
-    /// The answer to [`LocalToCentral::AskPeer`]: where another local manager is reached.
+    /// The answer to [`LocalToCentral::RequestPeer`]: where another local manager is reached.
     PeerAt {
         /// Number of the peer among the local managers.
         peer: u32,
@@ -221,9 +221,9 @@ pub enum LocalToCentral {
     /// Where other local managers copy the files of this host's images.
     GivesImages(ManagerReach),
     /// Where are the files of this host's images copied? Central answers once it knows.
-    AskImages(u32),
+    RequestImages(u32),
     /// Where is the local manager of this number reached? Central answers once it knows.
-    AskPeer(u32),
+    RequestPeer(u32),
     /// Of what goes down the tree.
     Tree(BroadcastMessage<TreeOrder>),
     /// Of where ranks are.

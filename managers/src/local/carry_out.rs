@@ -25,7 +25,7 @@ impl LocalManager {
     pub(super) fn steps(&mut self) -> Result<()> {
         while let Some(input) = self.parts.inputs.pop_front() {
             tracing::debug!(?input, "local");
-            fault::said(&input);
+            fault::at_input(&input);
             let mut effects = Vec::new();
             self.core.step(host_clocks::now(), input, &mut effects);
             for effect in effects {
@@ -73,9 +73,9 @@ impl LocalManager {
             }
             Effect::DropCopy(file) => HostCopyHandler::of(parts).drop_copy(file),
             Effect::Central(news) => {
-                PeerHandler::of(parts).tell_central(&LocalToCentral::News(news))?
+                PeerHandler::of(parts).report_to_central(&LocalToCentral::News(news))?
             }
-            Effect::Ranks(ranks, message) => RankSender::of(parts).tell_all(&ranks, &message)?,
+            Effect::Ranks(ranks, message) => RankSender::of(parts).notify_all(&ranks, &message)?,
             Effect::LookUp(to, message) => PeerHandler::of(parts).send_lookup(to, message)?,
             Effect::Probe(to, message) => PeerHandler::of(parts).send_probe(to, message)?,
             Effect::Watch(rank, number, pid) => {
@@ -93,10 +93,14 @@ impl LocalManager {
             Effect::Sweep => self.begin_sweep(),
             Effect::Exit { keeps_files } => self.exit(keeps_files),
             Effect::Caveats(rank, lines) => {
-                parts.mpirun.tell(&LocalToMpirun::Caveats { rank, lines })?;
+                parts
+                    .mpirun
+                    .notify(&LocalToMpirun::Caveats { rank, lines })?;
             }
-            Effect::Waits(rank, text) => parts.mpirun.tell(&LocalToMpirun::Waits { rank, text })?,
-            Effect::Note(rank, important, text) => parts.mpirun.tell(&LocalToMpirun::Note {
+            Effect::Waits(rank, text) => {
+                parts.mpirun.notify(&LocalToMpirun::Waits { rank, text })?
+            }
+            Effect::Note(rank, important, text) => parts.mpirun.notify(&LocalToMpirun::Note {
                 rank,
                 important,
                 text,

@@ -27,7 +27,7 @@ impl CopyRequests<'_> {
             |(rank, host): &(Rank, usize)| (*rank, u32::try_from(*host).unwrap_or(u32::MAX));
         let numbers: Vec<(Rank, u32)> = members.iter().map(number).collect();
         let unknown = copies.order(&numbers, image);
-        self.ask_images_of(unknown)?;
+        self.request_images_of(unknown)?;
         Ok(true)
     }
 
@@ -39,17 +39,17 @@ impl CopyRequests<'_> {
             return Ok(false);
         };
         let unknown = copies.wait_for(instance, image);
-        self.ask_images_of(unknown)?;
+        self.request_images_of(unknown)?;
         Ok(true)
     }
 
-    fn ask_images_of(&mut self, hosts: Vec<u32>) -> Result<()> {
+    fn request_images_of(&mut self, hosts: Vec<u32>) -> Result<()> {
         let Some(central) = &mut self.central else {
             return Ok(());
         };
         hosts
             .into_iter()
-            .try_for_each(|host| central.ask_images_of(host))
+            .try_for_each(|host| central.request_images_of(host))
     }
 }
 

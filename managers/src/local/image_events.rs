@@ -35,13 +35,14 @@ impl RestoreHandler<'_> {
                     shares_files,
                 } => {
                     if let Some(report) = report {
-                        self.image_said(slot, report);
+                        self.on_image_report(slot, report);
                     }
                     if shares_files {
                         let line = "its images share open files with it that they can't open anew: \
                                     a lock of one stays when the rank closes it";
                         let lines = vec![line.to_string()];
-                        self.mpirun.tell(&LocalToMpirun::Caveats { rank, lines })?;
+                        self.mpirun
+                            .notify(&LocalToMpirun::Caveats { rank, lines })?;
                     }
                 }
                 ImageEvent::Written => {}
@@ -54,7 +55,7 @@ impl RestoreHandler<'_> {
                         let why = format!(
                             "{missing} bytes of its memory are marked to stay out of clones"
                         );
-                        self.image_said(slot, refused(report, why));
+                        self.on_image_report(slot, refused(report, why));
                     }
                 }
                 ImageEvent::Running { pid } => self.arrived(slot, id, pid)?,
@@ -68,7 +69,7 @@ impl RestoreHandler<'_> {
         }
     }
 
-    fn image_said(&mut self, slot: usize, report: ImageReport) {
+    fn on_image_report(&mut self, slot: usize, report: ImageReport) {
         let ImageReport {
             incarnation,
             pid,
@@ -76,7 +77,7 @@ impl RestoreHandler<'_> {
         } = report;
         let rank = self.ranks[slot].rank();
         self.inputs
-            .push_back(LocalInput::Said(rank, incarnation, pid, message));
+            .push_back(LocalInput::FromRank(rank, incarnation, pid, message));
     }
 
     /// Drops an image. The job may have rolled back to an earlier one while this one was making a

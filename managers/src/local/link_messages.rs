@@ -22,7 +22,7 @@ impl LocalManager {
             Filled::Closed => ManagerLinks::of(parts).job_ended(),
             Filled::Some => {
                 while let Some(message) = self.parts.mpirun.next()? {
-                    self.mpirun_said(message)?;
+                    self.on_mpirun_message(message)?;
                 }
             }
         }
@@ -41,14 +41,14 @@ impl LocalManager {
                 while let Some(central) = &mut self.parts.central
                     && let Some(message) = central.next()?
                 {
-                    self.central_said(message)?;
+                    self.on_central_message(message)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn mpirun_said(&mut self, message: MpirunToLocal) -> Result<()> {
+    fn on_mpirun_message(&mut self, message: MpirunToLocal) -> Result<()> {
         let parts = &mut self.parts;
         match message {
             MpirunToLocal::Launch(plan) => {
@@ -82,12 +82,12 @@ impl LocalManager {
             MpirunToLocal::SinkClosed(stream) => {
                 parts.outputs.close_sink(stream, &parts.reactor);
             }
-            MpirunToLocal::Ping => parts.mpirun.tell(&LocalToMpirun::Alive)?,
+            MpirunToLocal::Ping => parts.mpirun.notify(&LocalToMpirun::Alive)?,
         }
         Ok(())
     }
 
-    fn central_said(&mut self, message: CentralToLocal) -> Result<()> {
+    fn on_central_message(&mut self, message: CentralToLocal) -> Result<()> {
         let parts = &mut self.parts;
         match message {
             CentralToLocal::Order(order) => {
@@ -104,7 +104,7 @@ impl LocalManager {
                 parts.inputs.push_back(LocalInput::Central(order));
                 self.steps()
             }
-            CentralToLocal::Tree(message) => PeerHandler::of(parts).tree_said(message),
+            CentralToLocal::Tree(message) => PeerHandler::of(parts).on_tree_message(message),
             CentralToLocal::LookUp(message) => {
                 parts.inputs.push_back(LocalInput::LookedUp(None, message));
                 Ok(())

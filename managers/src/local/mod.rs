@@ -160,7 +160,7 @@ impl LocalManager {
             let parts = &mut self.parts;
             if parts.over {
                 let written = parts.outputs.drain_all(&mut parts.mpirun, &parts.reactor);
-                if parts.mpirun.has_said_all(written, &parts.reactor)? {
+                if parts.mpirun.has_sent_all(written, &parts.reactor)? {
                     ManagerLinks::of(parts).job_ended();
                     return Ok(self.has_abandoned);
                 }
@@ -242,7 +242,7 @@ impl LocalManager {
             // mpirun looks itself on its own host.
             let left = self.sweep.take_left();
             if !left.is_empty() && parts.mpirun.is_remote() {
-                parts.mpirun.tell(&LocalToMpirun::LeftBehind(left))?;
+                parts.mpirun.notify(&LocalToMpirun::LeftBehind(left))?;
             }
         }
         Ok(())

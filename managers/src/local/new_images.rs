@@ -54,7 +54,7 @@ impl NewImageHandler<'_> {
         }
         let rank = self.ranks[slot].rank();
         let mark = LocalToMpirun::Mark { rank, image: id };
-        let marked = self.mpirun.tell(&mark).is_ok();
+        let marked = self.mpirun.notify(&mark).is_ok();
         if !self.input.note_image(rank, id, holds.input) {
             let why = "its standard input was being filled at that moment".to_string();
             return self.not_imaged(slot, pid, (generation, id), why);
@@ -92,7 +92,7 @@ impl NewImageHandler<'_> {
             why,
             outlives: false,
         };
-        let said = |rank, incarnation| LocalInput::Said(rank, incarnation, pid, message);
+        let said = |rank, incarnation| LocalInput::FromRank(rank, incarnation, pid, message);
         self.ranks.report(slot, said, self.inputs);
     }
 

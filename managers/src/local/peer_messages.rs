@@ -21,17 +21,17 @@ handler! {
 
 impl PeerHandler<'_> {
     /// Queues a message for central; before there is a plan, there is nothing to say.
-    pub fn tell_central(&mut self, message: &LocalToCentral) -> Result<()> {
+    pub fn report_to_central(&mut self, message: &LocalToCentral) -> Result<()> {
         match &mut self.central {
-            Some(central) => central.tell(message),
+            Some(central) => central.notify(message),
             None => Ok(()),
         }
     }
 
     /// A tree message from central.
-    pub fn tree_said(&mut self, message: BroadcastMessage<TreeOrder>) -> Result<()> {
+    pub fn on_tree_message(&mut self, message: BroadcastMessage<TreeOrder>) -> Result<()> {
         if let Some(peers) = &mut self.peers {
-            peers.hear(None, message, self.reactor)?;
+            peers.on_message(None, message, self.reactor)?;
         }
         self.take_deliveries()
     }
@@ -47,7 +47,7 @@ impl PeerHandler<'_> {
     /// Sends a look-up question or answer. An unreachable peer counts as one that does not know.
     pub fn send_lookup(&mut self, to: Peer, message: LookupMessage) -> Result<()> {
         let Some(position) = to else {
-            return self.tell_central(&LocalToCentral::LookUp(message));
+            return self.report_to_central(&LocalToCentral::LookUp(message));
         };
         let narrow = u32::try_from(position).unwrap_or(u32::MAX);
         let across = PeerMessage::LookUp(message.clone());
@@ -100,9 +100,9 @@ impl PeerHandler<'_> {
         };
         if let Some(central) = &mut self.central {
             let mut up = peers.take_for_central().into_iter();
-            up.try_for_each(|message| central.tell(&LocalToCentral::Tree(message)))?;
-            let mut asks = peers.take_asks().into_iter();
-            asks.try_for_each(|peer| central.ask_peer(peer))?;
+            up.try_for_each(|message| central.notify(&LocalToCentral::Tree(message)))?;
+            let mut asks = peers.take_requests().into_iter();
+            asks.try_for_each(|peer| central.request_peer(peer))?;
         }
         let orders = peers.take_orders().into_iter();
         self.inputs.extend(orders.map(LocalInput::Central));

@@ -81,7 +81,7 @@ impl RankEventHandler<'_> {
                 self.has_stored(slot, *epoch);
             }
             let said = |rank, incarnation| match message {
-                Ok(message) => LocalInput::Said(rank, incarnation, pid, message),
+                Ok(message) => LocalInput::FromRank(rank, incarnation, pid, message),
                 Err(error) => LocalInput::Malformed(rank, incarnation, error.to_string()),
             };
             self.ranks.report(slot, said, self.inputs);
@@ -102,7 +102,7 @@ impl RankEventHandler<'_> {
             epoch,
             begun: self.outputs.stored(slot, self.mpirun, self.reactor),
         };
-        if let Err(error) = self.mpirun.tell(&stored) {
+        if let Err(error) = self.mpirun.notify(&stored) {
             tracing::error!(%error, "a stored state is not reported");
         }
     }
@@ -183,7 +183,7 @@ impl RankEventHandler<'_> {
                 if let Some(rank) = self.ranks.get(failure.slot) {
                     let unbound = LocalToMpirun::Unbound(rank.rank(), failure.errno);
                     // A broken link shows itself where it is read.
-                    let _ = self.mpirun.tell(&unbound);
+                    let _ = self.mpirun.notify(&unbound);
                 }
             } else if let Some(why) = starter.describe(failure) {
                 let not_started =

@@ -17,7 +17,7 @@ handler! {
 
 impl RankSender<'_> {
     /// Tells these ranks.
-    pub fn tell_all(&mut self, ranks: &[Rank], message: &FromManager) -> Result<()> {
+    pub fn notify_all(&mut self, ranks: &[Rank], message: &FromManager) -> Result<()> {
         let mut frame = Vec::new();
         encode(message, MANAGER_LIMIT, &mut frame)?;
         for (told, rank) in ranks.iter().enumerate() {
@@ -33,7 +33,7 @@ impl RankSender<'_> {
     }
 
     /// Tells one rank.
-    pub fn tell(&mut self, slot: usize, message: &FromManager) -> Result<()> {
+    pub fn notify(&mut self, slot: usize, message: &FromManager) -> Result<()> {
         let mut frame = Vec::new();
         encode(message, MANAGER_LIMIT, &mut frame)?;
         self.send(slot, message, &frame)

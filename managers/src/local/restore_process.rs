@@ -61,7 +61,7 @@ impl RestoreHandler<'_> {
             .expect_again(rank, id, self.starter, self.reactor)?;
         self.input
             .continue_from(rank, id, self.images.input_of(slot, id));
-        self.tell_position(rank, id)?;
+        self.report_position(rank, id)?;
         self.images.prepare_later();
         self.begin(slot, instance, id)
     }
@@ -108,12 +108,12 @@ impl RestoreHandler<'_> {
             LogWait::Over => Ok(false),
             LogWait::Lasts => Ok(true),
             LogWait::Begins => {
-                let ask = LocalToMpirun::AskDeterminants {
+                let ask = LocalToMpirun::RequestDeterminants {
                     rank,
                     incarnation,
                     moves,
                 };
-                self.mpirun.tell(&ask)?;
+                self.mpirun.notify(&ask)?;
                 Ok(true)
             }
         }
@@ -135,8 +135,8 @@ impl RestoreHandler<'_> {
 
     /// Says where the output of a process belongs that is made of an image. Output of a rank that
     /// moves continues; that of one that rolls back may come a second time.
-    fn tell_position(&mut self, rank: Rank, image: ImageId) -> Result<()> {
-        self.mpirun.tell(&match image {
+    fn report_position(&mut self, rank: Rank, image: ImageId) -> Result<()> {
+        self.mpirun.notify(&match image {
             ImageId::Move(number) if self.arrivals.arrives(rank, number) => {
                 LocalToMpirun::Arrives { rank, number }
             }

@@ -29,7 +29,7 @@ impl SpawnHandler<'_> {
                 rank: instance.rank,
                 epoch: None,
             };
-            self.mpirun.tell(&rewound)?;
+            self.mpirun.notify(&rewound)?;
         }
         match &mut self.starter {
             Some(starter) => starter.order(instance),

@@ -50,7 +50,7 @@ impl StoredLogHandler<'_> {
         };
         let mut parts = part.chunks(MOST_RECORDS).peekable();
         while let Some(part) = parts.next() {
-            self.mpirun.tell(&LocalToMpirun::Determinants {
+            self.mpirun.notify(&LocalToMpirun::Determinants {
                 rank,
                 incarnation: stored.incarnation,
                 part,
@@ -71,7 +71,7 @@ impl StoredLogHandler<'_> {
         };
         match starter.logs().read_received(rank, position) {
             // Also one without words: the answer then comes behind all that is on its way.
-            Ok(part) => self.mpirun.tell(&LocalToMpirun::Received {
+            Ok(part) => self.mpirun.notify(&LocalToMpirun::Received {
                 rank,
                 incarnation,
                 part,
@@ -98,7 +98,7 @@ impl StoredLogHandler<'_> {
         fault::determinants(true);
         let mark = stored.mark;
         let message = FromManager::DeterminantsStored { mark };
-        self.sender().tell(slot, &message)
+        self.sender().notify(slot, &message)
     }
 
     /// The receive log of a rank is stored up to a mark.
@@ -108,7 +108,7 @@ impl StoredLogHandler<'_> {
         };
         let position = stored.mark;
         let message = FromManager::ReceivedStored { position };
-        self.sender().tell(slot, &message)
+        self.sender().notify(slot, &message)
     }
 
     /// What a rank has logged of which a process is to begin on this host.

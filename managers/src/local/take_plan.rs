@@ -59,7 +59,7 @@ impl PlanHandler<'_> {
         let refusal = |plan: &LaunchPlan, program: &Program| self.refusal(plan, program);
         let starter = ProcessStarter::new(plan, reader, *self.open_files, refusal, self.reactor)?;
         *self.starter = Some(starter);
-        self.tell_places(told)
+        self.report_places(told)
     }
 
     /// Has images get files, if the plan asks for that.
@@ -74,7 +74,8 @@ impl PlanHandler<'_> {
                 let lines = vec![format!("images are in memory only, and in no file: {why}")];
                 if let Some((rank, _)) = plan.ranks.first() {
                     let rank = *rank;
-                    self.mpirun.tell(&LocalToMpirun::Caveats { rank, lines })?;
+                    self.mpirun
+                        .notify(&LocalToMpirun::Caveats { rank, lines })?;
                 }
             }
         }
@@ -105,7 +106,8 @@ impl PlanHandler<'_> {
             match self.images.load_one(slot, ImageId::Checkpoint(epoch)) {
                 Err(why) if !is_held(rank) => {
                     let lines = vec![why];
-                    self.mpirun.tell(&LocalToMpirun::Caveats { rank, lines })?;
+                    self.mpirun
+                        .notify(&LocalToMpirun::Caveats { rank, lines })?;
                 }
                 _ => {}
             }
@@ -174,7 +176,7 @@ impl PlanHandler<'_> {
     }
 
     /// Says where ranks run, if that is asked for, and that they share cores.
-    fn tell_places(&mut self, told: bool) -> Result<()> {
+    fn report_places(&mut self, told: bool) -> Result<()> {
         let Some(starter) = &self.starter else {
             return Ok(());
         };
@@ -188,7 +190,7 @@ impl PlanHandler<'_> {
         if lines.is_empty() && oversubscribed.is_none() {
             return Ok(());
         }
-        self.mpirun.tell(&LocalToMpirun::Bound {
+        self.mpirun.notify(&LocalToMpirun::Bound {
             lines,
             oversubscribed,
         })

@@ -1,7 +1,7 @@
 //! The central manager as mpirun has it: its process ([`super::remote_central`]), and what comes of
 //! what central does for mpirun and the user. It does not concern streams.
 
-use super::central_news::{CentralNews, News, Placing};
+use super::central_notices::{CentralNotices, Notice, Placing};
 use super::rank_counters::RankCounters;
 use super::remote_central::{CentralSetup, Gone, RemoteCentral};
 use crate::central::central_messages::{CentralToMpirun, StatusRequest};
@@ -30,15 +30,15 @@ pub(super) struct CentralHandle {
     queue: VecDeque<CentralInput>,
     /// The reported counters of ranks.
     counters: RankCounters,
-    news: CentralNews,
+    notices: CentralNotices,
     /// The verdict of a job that is over, and since when it is.
     over: Option<(Verdict, Instant)>,
     /// The verdict on output that could not be written.
     lost_output: Option<Verdict>,
     /// Central has asked which states are stored; the checkpoints of registered memory that count.
-    asks_stored: Option<RegionEpochs>,
-    /// The checkpoints that count, if central has sent [`CentralEffect::AskRelaunchable`].
-    asks_relaunchable: Option<RegionEpochs>,
+    wants_stored: Option<RegionEpochs>,
+    /// The checkpoints that count, if central has sent [`CentralEffect::RequestRelaunchable`].
+    wants_relaunchable: Option<RegionEpochs>,
     /// The next launch.
     relaunch: Option<Relaunch>,
     /// Hosts whose local managers do not end.
@@ -62,11 +62,11 @@ impl CentralHandle {
             begun: Instant::now(),
             queue: VecDeque::new(),
             counters: RankCounters::default(),
-            news: CentralNews::new(summary),
+            notices: CentralNotices::new(summary),
             over: None,
             lost_output: None,
-            asks_stored: None,
-            asks_relaunchable: None,
+            wants_stored: None,
+            wants_relaunchable: None,
             relaunch: None,
             dropped: Vec::new(),
             statuses: Vec::new(),
@@ -79,7 +79,7 @@ impl CentralHandle {
     }
 
     /// Queues an input for [`CentralHandle::steps`].
-    pub fn tell(&mut self, input: CentralInput) {
+    pub fn notify(&mut self, input: CentralInput) {
         self.queue.push_back(input);
     }
 
@@ -104,7 +104,7 @@ impl CentralHandle {
     /// Passes on all inputs.
     pub fn steps(&mut self, reactor: &Reactor) -> Result<()> {
         while let Some(input) = self.queue.pop_front() {
-            self.process.say(input)?;
+            self.process.send(input)?;
         }
         self.process.flush(reactor)
     }
@@ -112,7 +112,7 @@ impl CentralHandle {
     /// Something came from the process.
     pub fn read(&mut self, reactor: &Reactor) -> Result<()> {
         let over = self.over.is_some() || self.relaunch.is_some();
-        let told = self.process.read(over, self.news.verdict(), reactor)?;
+        let told = self.process.read(over, self.notices.verdict(), reactor)?;
         told.into_iter().for_each(|told| self.take(told));
         Ok(())
     }
@@ -131,12 +131,12 @@ impl CentralHandle {
                 now,
             } => {
                 let central = (self.process.pid(), self.process.restarts());
-                let summary = self.news.summary();
+                let summary = self.notices.summary();
                 let status =
                     summary.status(&view, ranks.into_iter(), (&hosts, &moves), now, central);
                 self.statuses.push((client, status));
             }
-            CentralToMpirun::JournalFailed(why) => self.news.unjournaled(why),
+            CentralToMpirun::JournalFailed(why) => self.notices.unjournaled(why),
             CentralToMpirun::Alive | CentralToMpirun::NoJournal(_) => {}
         }
     }
@@ -153,28 +153,30 @@ impl CentralHandle {
                 if let Event::MovesOver { request, .. } = &event {
                     self.process.moves_over(*request);
                 }
-                self.news.event(event);
+                self.notices.event(event);
             }
             CentralEffect::Resumed {
                 committed,
                 abandoned,
             } => self.resumed(committed, abandoned),
-            CentralEffect::Decided(verdict) => self.news.decide(verdict),
-            CentralEffect::AskStored { regions } => self.asks_stored = Some(regions),
-            CentralEffect::AskRelaunchable { regions } => self.asks_relaunchable = Some(regions),
-            CentralEffect::Placed(placement) => self.news.placed(placement),
+            CentralEffect::Decided(verdict) => self.notices.decide(verdict),
+            CentralEffect::RequestStored { regions } => self.wants_stored = Some(regions),
+            CentralEffect::RequestRelaunchable { regions } => {
+                self.wants_relaunchable = Some(regions)
+            }
+            CentralEffect::Placed(placement) => self.notices.placed(placement),
             CentralEffect::HostAdded { host, added } => {
                 if host == self.hosts.len() {
                     self.hosts.push(added.name.clone());
                 }
-                self.news.placing(Placing::Added(host, added));
+                self.notices.placing(Placing::Added(host, added));
             }
-            CentralEffect::Join(host) => self.news.placing(Placing::Join(host)),
+            CentralEffect::Join(host) => self.notices.placing(Placing::Join(host)),
             CentralEffect::Moved { number, rank, to } => {
-                self.news.placing(Placing::Moved { number, rank, to });
+                self.notices.placing(Placing::Moved { number, rank, to });
             }
             CentralEffect::MovedBack(epoch, ranks) => {
-                self.news.placing(Placing::MovedBack(epoch, ranks));
+                self.notices.placing(Placing::MovedBack(epoch, ranks));
             }
             CentralEffect::Relaunch(next) => self.relaunch = Some(next),
             CentralEffect::Over(verdict) => {
@@ -190,9 +192,9 @@ impl CentralHandle {
     fn resumed(&mut self, committed: CommittedEpochs, abandoned: Epoch) {
         if let Some(Gone { how, since }) = self.process.gone.take() {
             let pid = self.process.pid();
-            self.news.resumed_by(pid, how, since.elapsed());
+            self.notices.resumed_by(pid, how, since.elapsed());
         }
-        self.news.resumed(committed, abandoned);
+        self.notices.resumed(committed, abandoned);
     }
 
     /// The job needs its journal and its central manager no more.
@@ -207,13 +209,13 @@ impl CentralHandle {
     }
 
     /// The news since the last call.
-    pub fn news(&mut self) -> Vec<News> {
-        self.news.take()
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        self.notices.take()
     }
 
     /// The verdict, once.
     pub fn decided(&mut self) -> Option<Verdict> {
-        self.news.take_decided()
+        self.notices.take_decided()
     }
 
     /// The job at the last report.
@@ -222,8 +224,8 @@ impl CentralHandle {
     }
 
     /// A client wants to know how the job is: [`CentralHandle::take_statuses`] will say.
-    pub fn ask_status(&mut self, request: StatusRequest) -> Result<()> {
-        self.process.ask_status(request)
+    pub fn request_status(&mut self, request: StatusRequest) -> Result<()> {
+        self.process.request_status(request)
     }
 
     /// The job as it is, for clients who wanted to know.
@@ -253,24 +255,24 @@ impl CentralHandle {
 
     /// Central has asked which state every rank has stored. The checkpoints of registered memory
     /// that count.
-    pub fn asks_stored(&self) -> Option<RegionEpochs> {
-        self.asks_stored
+    pub fn wants_stored(&self) -> Option<RegionEpochs> {
+        self.wants_stored
     }
 
     /// Answers that.
-    pub fn tell_stored(&mut self, states: Vec<StoredState>) {
-        self.asks_stored = None;
-        self.tell(CentralInput::Stored(states));
+    pub fn reply_stored(&mut self, states: Vec<StoredState>) {
+        self.wants_stored = None;
+        self.notify(CentralInput::Stored(states));
     }
 
     /// Central has asked, since the last call, whether the job can be launched again.
-    pub fn asks_relaunchable(&mut self) -> Option<RegionEpochs> {
-        self.asks_relaunchable.take()
+    pub fn wants_relaunchable(&mut self) -> Option<RegionEpochs> {
+        self.wants_relaunchable.take()
     }
 
     /// The next launch of the job, and the verdict for which this one has ended.
     pub fn relaunch(&self) -> Option<(&Relaunch, &Verdict)> {
-        self.relaunch.as_ref().zip(self.news.verdict())
+        self.relaunch.as_ref().zip(self.notices.verdict())
     }
 
     /// Output can't be written, with this verdict for a job that is about to stop well.

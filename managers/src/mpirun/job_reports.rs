@@ -1,12 +1,12 @@
 //! What users, clients and the event log are told, and what local managers and clients say.
 
 use super::Launcher;
-use super::central_news::News;
+use super::central_notices::Notice;
 use crate::central::central_messages::StatusRequest;
 use crate::error::Result;
 use crate::launch::local_messages::LocalToMpirun;
 use crate::report::query::Answer;
-use crate::report::query_server::Asked;
+use crate::report::query_server::ClientRequest;
 use crate::report::user_log;
 use crate::stdio::commit_order::Settled;
 use crate::terminal_line;
@@ -18,38 +18,38 @@ use std::io::Write;
 
 impl Launcher {
     /// Tells everyone what happened.
-    pub(super) fn tell_events(&mut self) {
+    pub(super) fn reply_events(&mut self) {
         for (client, status) in self.central.take_statuses() {
             self.control
                 .answer(client, &Answer::Status(Box::new(status)));
         }
-        for news in self.central.news() {
+        for news in self.central.take_notices() {
             let event = match news {
-                News::Event(event) => event,
-                News::Placed(placement) => {
+                Notice::Event(event) => event,
+                Notice::Placed(placement) => {
                     if let Err(error) = self.place_ranks(placement) {
                         tracing::error!(%error, "ranks do not continue on other hosts");
                     }
                     continue;
                 }
-                News::Placing(placing) => {
+                Notice::Placing(placing) => {
                     self.place(placing);
                     continue;
                 }
-                News::Again { how, pid, took } => {
+                Notice::Again { how, pid, took } => {
                     self.user_log.again(&how, took);
                     let generation = self.central.view().generation;
                     self.observers.again(generation.0, &how, pid, took);
                     continue;
                 }
-                News::Unjournaled(why) => {
+                Notice::Unjournaled(why) => {
                     self.user_log.unjournaled(&why);
                     continue;
                 }
-                News::Abandoned(epoch) => {
+                Notice::Abandoned(epoch) => {
                     self.streams.settled(Settled::Aborted(epoch));
                     if self.control.abandoned() {
-                        self.central.tell(CentralInput::Checkpoint);
+                        self.central.notify(CentralInput::Checkpoint);
                     }
                     continue;
                 }
@@ -73,18 +73,18 @@ impl Launcher {
             let generation = self.central.view().generation;
             self.observers.event(generation.0, &event);
         }
-        self.user_log.tell_lost();
+        self.user_log.report_lost();
         for rank in self.streams.take_diverged() {
             self.user_log.diverged(rank);
         }
-        self.tell_decision();
+        self.report_decision();
         let view = self.central.view();
         self.observers.note_logs(view, false);
         self.control.settle(view);
     }
 
     /// Tells how the job ends, once that is decided.
-    fn tell_decision(&mut self) {
+    fn report_decision(&mut self) {
         let decided = self.central.decided();
         let decided = decided
             .filter(|verdict| !matches!(verdict, Verdict::HostLost { .. }) || !self.may_relaunch());
@@ -123,14 +123,14 @@ impl Launcher {
     }
 
     /// A client has a question, or connects.
-    pub(super) fn asked(&mut self, client: u32) -> Result<()> {
+    pub(super) fn on_request(&mut self, client: u32) -> Result<()> {
         let view = self.central.view();
         match self.control.ready(client, view, &self.reactor) {
             None => {}
-            Some(Asked::Checkpoint) => self.central.tell(CentralInput::Checkpoint),
-            Some(Asked::Move(client, order)) => self.asked_to_move(client, &order),
-            Some(Asked::AddHosts(client, hosts)) => self.asked_to_add(client, hosts),
-            Some(Asked::Events(client)) => {
+            Some(ClientRequest::Checkpoint) => self.central.notify(CentralInput::Checkpoint),
+            Some(ClientRequest::Move(client, order)) => self.on_request_to_move(client, &order),
+            Some(ClientRequest::AddHosts(client, hosts)) => self.on_request_to_add(client, hosts),
+            Some(ClientRequest::Events(client)) => {
                 let recent = self.observers.events.recent();
                 let answer = Answer::Events {
                     lines: ByteBuf::from(recent.text()),
@@ -138,9 +138,9 @@ impl Launcher {
                 };
                 self.control.answer(client, &answer);
             }
-            Some(Asked::Status { client, with_ranks }) => {
+            Some(ClientRequest::Status { client, with_ranks }) => {
                 let request = StatusRequest { client, with_ranks };
-                self.central.ask_status(request)?;
+                self.central.request_status(request)?;
             }
         }
         Ok(())
@@ -156,7 +156,7 @@ impl Launcher {
     }
 
     /// A local manager says this.
-    pub(super) fn told(&mut self, host: HostIndex, message: LocalToMpirun) {
+    pub(super) fn on_message(&mut self, host: HostIndex, message: LocalToMpirun) {
         match message {
             LocalToMpirun::Determinants {
                 rank,
@@ -166,11 +166,11 @@ impl Launcher {
             } => self
                 .logs
                 .add_determinants(host, (rank, incarnation, part), mark),
-            LocalToMpirun::AskDeterminants {
+            LocalToMpirun::RequestDeterminants {
                 rank,
                 incarnation,
                 moves,
-            } => self.logs.ask(host, (rank, incarnation), moves),
+            } => self.logs.request(host, (rank, incarnation), moves),
             LocalToMpirun::Received {
                 rank,
                 incarnation,

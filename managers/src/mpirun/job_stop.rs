@@ -13,14 +13,14 @@ impl Launcher {
     /// Asks for the stop if its time has come.
     pub(super) fn run_stop_timer(&mut self) {
         if self.launch.stop.is_time(self.launch.begun) {
-            self.ask_stop(None);
+            self.request_stop(None);
         }
     }
 
     /// An earlier launch was asked to stop by a signal: so is this one.
     pub(super) fn continue_stop(&mut self) {
         if let Some(signal) = self.launch.stop.pending_signal() {
-            self.ask_stop(Some(signal));
+            self.request_stop(Some(signal));
         }
     }
 
@@ -28,7 +28,7 @@ impl Launcher {
     pub(super) fn stops_by(&mut self, signal: i32) -> bool {
         let stop = self.launch.stop.by_signal(signal);
         if stop.is_some() {
-            self.ask_stop(stop);
+            self.request_stop(stop);
         }
         stop.is_some()
     }
@@ -64,8 +64,8 @@ impl Launcher {
         }
     }
 
-    fn ask_stop(&mut self, signal: Option<StopSignal>) {
+    fn request_stop(&mut self, signal: Option<StopSignal>) {
         self.streams.begin_stop();
-        self.central.tell(CentralInput::Stop(signal));
+        self.central.notify(CentralInput::Stop(signal));
     }
 }

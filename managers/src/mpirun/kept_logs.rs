@@ -26,7 +26,7 @@ pub(super) struct KeptLogs {
     /// one has logged on another host may come later: nothing may depend on it.
     latest: BTreeMap<Rank, Incarnation>,
     /// Processes that wait for what is kept of their ranks.
-    asked: Vec<AskedLog>,
+    asked: Vec<RequestedLog>,
     /// Parts of which more is to come, that was read at the same moment.
     incoming: BTreeMap<Rank, LogPart>,
     /// How far determinants are stored, with all that they depend on.
@@ -40,7 +40,7 @@ pub(super) struct KeptLogs {
 }
 
 /// A process that begins, and needs what is kept of its rank.
-struct AskedLog {
+struct RequestedLog {
     /// The host on which it begins.
     host: HostIndex,
     /// The rank whose log it needs.
@@ -157,7 +157,7 @@ impl KeptLogs {
 
     /// A process of a rank begins on this host, and needs what is kept of the rank. `moves`: the
     /// one before may still continue.
-    pub(super) fn ask(
+    pub(super) fn request(
         &mut self,
         host: HostIndex,
         (rank, incarnation): (Rank, Incarnation),
@@ -166,7 +166,7 @@ impl KeptLogs {
         if !moves {
             self.is_present(rank, incarnation);
         }
-        self.asked.push(AskedLog {
+        self.asked.push(RequestedLog {
             host,
             rank,
             incarnation,
@@ -200,10 +200,10 @@ impl KeptLogs {
     /// Gives a process what is kept of its rank.
     fn give(
         &self,
-        asked: AskedLog,
+        asked: RequestedLog,
         mut tell: impl FnMut(HostIndex, &MpirunToLocal) -> Result<()>,
     ) -> Result<()> {
-        let AskedLog {
+        let RequestedLog {
             host,
             rank,
             incarnation,

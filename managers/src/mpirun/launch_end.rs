@@ -104,20 +104,20 @@ impl Launcher {
     /// Central has asked whether the job can be launched again, or from which state: that is
     /// certain once no host has a link.
     pub(super) fn answer_stored(&mut self) {
-        if let Some(regions) = self.central.asks_relaunchable() {
+        if let Some(regions) = self.central.wants_relaunchable() {
             let machines = &self.launch.machines;
             let hosts = 0..machines.hosts.len();
             let is_lost =
                 |host: &HostIndex| machines.ranks_on(*host) > 0 && !self.hosts.is_open(*host);
             let lost: Vec<HostIndex> = hosts.filter(is_lost).collect();
             let states = self.stored_states(&lost, regions);
-            self.central.tell(CentralInput::Relaunchable(states));
+            self.central.notify(CentralInput::Relaunchable(states));
         }
-        if let Some(regions) = self.central.asks_stored()
+        if let Some(regions) = self.central.wants_stored()
             && !self.hosts.any_open()
         {
             let states = self.stored_states(&[], regions);
-            self.central.tell_stored(states);
+            self.central.reply_stored(states);
         }
     }
 
@@ -210,7 +210,7 @@ impl Launcher {
             return Ok(());
         }
         self.central.note_lost_output(verdict);
-        self.central.tell(CentralInput::OutputLost(why));
+        self.central.notify(CentralInput::OutputLost(why));
         self.central.steps(&self.reactor)
     }
 }

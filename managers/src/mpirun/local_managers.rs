@@ -287,7 +287,7 @@ impl LocalManagers {
         };
         let filled = local.link.fill(reactor)?;
         match (filled, &mut local.remote, &mut local.own) {
-            (Filled::Some, _, Some((_, watchdog))) => watchdog.heard(Instant::now()),
+            (Filled::Some, _, Some((_, watchdog))) => watchdog.answered(Instant::now()),
             (Filled::Some, Some(remote), _) => remote.until = None,
             (Filled::Broken, Some(remote), _) => {
                 // It calls again at once, if it can. A firewall that resets connections proves no

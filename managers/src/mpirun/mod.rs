@@ -7,7 +7,7 @@
 //! it.
 
 mod central_handle;
-mod central_news;
+mod central_notices;
 mod job_reports;
 mod job_stop;
 mod job_streams;
@@ -245,7 +245,7 @@ impl Launcher {
                 self.hosts.kill(host, &self.reactor);
             }
             // What came of a placement and of commits is the basis of the answer.
-            self.tell_events();
+            self.reply_events();
             self.answer_stored();
             self.streams.arrange(&mut self.hosts, &self.reactor)?;
             self.streams.flush(&mut self.hosts, &self.reactor)?;
@@ -273,12 +273,12 @@ impl Launcher {
                     kind::LINK => self.read_link(token.index as HostIndex)?,
                     kind::SIGNALS => self.read_signals()?,
                     kind::STDIN => self.streams.read(&mut self.hosts)?,
-                    kind::CONTROL => self.asked(token.index)?,
+                    kind::CONTROL => self.on_request(token.index)?,
                     kind::CENTRAL => self.central.read(&self.reactor)?,
                     kind::METRICS => {
                         let view = self.central.view();
                         self.observers
-                            .metrics_asked(token.index, view, &self.reactor);
+                            .on_metrics_request(token.index, view, &self.reactor);
                     }
                     kind::NET => self.manager_called(token.index)?,
                     // Sinks are flushed each time round.
@@ -295,7 +295,7 @@ impl Launcher {
     fn manager_called(&mut self, caller: u32) -> Result<()> {
         self.hosts.called(caller, &self.reactor)?;
         for host in self.hosts.called_first() {
-            self.central.tell(CentralInput::HostCalled(host));
+            self.central.notify(CentralInput::HostCalled(host));
         }
         Ok(())
     }
@@ -310,7 +310,7 @@ impl Launcher {
                 has_ended,
             } = lost;
             self.hosts.close(host, &self.reactor);
-            self.central.tell(match has_ended {
+            self.central.notify(match has_ended {
                 true => CentralInput::HostEnded(host, why),
                 false => CentralInput::HostGone(host, why),
             });
@@ -340,14 +340,14 @@ impl Launcher {
             Filled::Closed => {
                 self.hosts.close(host, &self.reactor);
                 match self.hosts.is_here(host) {
-                    true => self.central.tell(CentralInput::HostLost(host)),
+                    true => self.central.notify(CentralInput::HostLost(host)),
                     // It may still be ending its ranks.
                     false => self.hosts.has_left(host),
                 }
             }
             Filled::Some => {
                 while let Some(message) = self.hosts.next(host)? {
-                    self.told(host, message);
+                    self.on_message(host, message);
                 }
             }
         }
@@ -366,19 +366,19 @@ impl Launcher {
                     }
                 }
                 libc::SIGTSTP => {
-                    self.central.tell(CentralInput::Signal(signal));
+                    self.central.notify(CentralInput::Signal(signal));
                     self.central.steps(&self.reactor)?;
                     self.central.await_taken(&self.reactor)?;
                     self.central.pause(true);
                     self.progress.end();
                     // Until SIGCONT comes.
                     let _ = raise(Signal::SIGSTOP);
-                    self.central.tell(CentralInput::Suspended);
+                    self.central.notify(CentralInput::Suspended);
                     self.central.steps(&self.reactor)?;
                     self.central.pause(false);
                 }
                 _ if self.checkpoint_signal == Some(signal) => {
-                    self.central.tell(CentralInput::Checkpoint);
+                    self.central.notify(CentralInput::Checkpoint);
                 }
                 _ if self.central.over().is_some() && signal != libc::SIGCONT => {
                     // Only a slow reader keeps us: it is not waited for any longer.
@@ -389,7 +389,7 @@ impl Launcher {
                 _ if self.stops_by(signal) => {}
                 _ => {
                     self.is_interrupted |= signal_numbers::ends(signal);
-                    self.central.tell(CentralInput::Signal(signal));
+                    self.central.notify(CentralInput::Signal(signal));
                 }
             }
         }

@@ -100,7 +100,7 @@ impl Observers {
     }
 
     /// Something came for the socket of the metrics, or for a client.
-    pub fn metrics_asked(&mut self, index: u32, view: &JobView, reactor: &Reactor) {
+    pub fn on_metrics_request(&mut self, index: u32, view: &JobView, reactor: &Reactor) {
         if let Some((server, metrics)) = &mut self.metrics {
             server.ready(index, reactor, || metrics.text(view, now()));
         }

@@ -1,7 +1,7 @@
 //! Ranks continue on other hosts, within the launch: those of lost hosts, and those that move.
 
 use super::Launcher;
-use super::central_news::Placing;
+use super::central_notices::Placing;
 use crate::error::Result;
 use crate::host::host_limits;
 use crate::launch::machines::Machine;
@@ -103,7 +103,7 @@ impl Launcher {
     }
 
     /// A client wants hosts to be added.
-    pub(super) fn asked_to_add(&mut self, client: u32, mut hosts: Vec<NamedHost>) {
+    pub(super) fn on_request_to_add(&mut self, client: u32, mut hosts: Vec<NamedHost>) {
         let machines = &self.launch.machines;
         // Hosts without a site are where mpirun is.
         let own = machines.sites()[0];
@@ -130,7 +130,7 @@ impl Launcher {
             is_remote: !host.is_here,
             lan: host.lan,
         };
-        self.central.tell(CentralInput::AddHosts(HostsRequest {
+        self.central.notify(CentralInput::AddHosts(HostsRequest {
             id: u64::from(client),
             hosts: hosts.into_iter().map(added).collect(),
         }));
@@ -140,14 +140,14 @@ impl Launcher {
         let (plan, machines) = (&self.launch.plan, &self.launch.machines);
         if let Err(error) = self.hosts.join(host, plan, machines, &self.reactor) {
             let why = error.to_string();
-            self.central.tell(CentralInput::HostGone(host, why));
+            self.central.notify(CentralInput::HostGone(host, why));
         }
     }
 
     /// A client wants ranks to move.
-    pub(super) fn asked_to_move(&mut self, client: u32, order: &MoveOrder) {
+    pub(super) fn on_request_to_move(&mut self, client: u32, order: &MoveOrder) {
         match self.move_request(client, order) {
-            Ok(request) => self.central.tell(CentralInput::Move(request)),
+            Ok(request) => self.central.notify(CentralInput::Move(request)),
             Err(why) => self.control.answer(client, &Answer::Refused(why)),
         }
     }

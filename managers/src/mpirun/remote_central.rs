@@ -188,7 +188,7 @@ impl RemoteCentral {
     }
 
     /// Passes on an input.
-    pub fn say(&mut self, input: CentralInput) -> Result<()> {
+    pub fn send(&mut self, input: CentralInput) -> Result<()> {
         if ends(&input) {
             let first = self.asked_to_end.filter(|_| self.inputs.has_end());
             // It does not even take the first one. Two at once (timeout(1) sends them) prove
@@ -207,7 +207,7 @@ impl RemoteCentral {
     }
 
     /// Asks how everything is, for a client.
-    pub fn ask_status(&mut self, request: StatusRequest) -> Result<()> {
+    pub fn request_status(&mut self, request: StatusRequest) -> Result<()> {
         self.asking.insert(request);
         Ok(self.link.queue(&MpirunToCentral::Status(request))?)
     }
@@ -279,7 +279,7 @@ impl RemoteCentral {
     }
 
     fn note(&mut self, told: &CentralToMpirun) {
-        self.watchdog.heard(Instant::now());
+        self.watchdog.answered(Instant::now());
         match told {
             CentralToMpirun::Step { took, view, .. } => {
                 self.inputs.stored(took);

@@ -79,7 +79,7 @@ impl Watchdog {
     }
 
     /// The manager has said something.
-    pub fn heard(&mut self, now: Instant) {
+    pub fn answered(&mut self, now: Instant) {
         self.heard = now;
         self.asked = None;
     }
@@ -142,7 +142,7 @@ mod tests {
             assert_eq!(watchdog.check(at(second), || SLEEPS), Duty::Nothing);
             assert_eq!(watchdog.wait_limit(at(second)), EVERY);
         }
-        watchdog.heard(at(10));
+        watchdog.answered(at(10));
         assert_eq!(watchdog.check(at(11), || SLEEPS), Duty::Ask);
         for second in 12..=20 {
             assert_eq!(watchdog.check(at(second), || SLEEPS), Duty::Nothing);

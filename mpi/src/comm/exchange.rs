@@ -23,7 +23,7 @@ impl Ctx<'_, GroupChannel<'_>> {
         let number = own.as_ref().map_or(NONE, ContextId::number);
         let mut mine = number.to_le_bytes().to_vec();
         mine.extend_from_slice(word);
-        let told = self.tell_all(&mine).await?;
+        let told = self.notify_all(&mine).await?;
         let mut all = Vec::with_capacity(self.size());
         let mut words = Vec::with_capacity(self.size() * word.len());
         for theirs in told.chunks_exact(mine.len()) {
@@ -38,7 +38,7 @@ impl Ctx<'_, GroupChannel<'_>> {
     }
 
     /// All members' `mine`, which have one length, in order of rank.
-    pub(crate) async fn tell_all(&self, mine: &[u8]) -> Result<Vec<u8>> {
+    pub(crate) async fn notify_all(&self, mine: &[u8]) -> Result<Vec<u8>> {
         let temp = self.temp(self.size() * mine.len())?;
         let (all, each) = (temp.mem(), mine.len());
         let blocks = Blocks::Uniform { all, each };
@@ -49,7 +49,7 @@ impl Ctx<'_, GroupChannel<'_>> {
 
     /// Sends `parts[i]` to member i. Returns the part of each member for this one, of any length,
     /// in order of rank.
-    pub(crate) async fn tell_each(&self, parts: &[Vec<u8>]) -> Result<Vec<u8>> {
+    pub(crate) async fn notify_each(&self, parts: &[Vec<u8>]) -> Result<Vec<u8>> {
         let lengths: Vec<u8> = parts.iter().flat_map(|p| p.len().to_le_bytes()).collect();
         let temp = self.temp(lengths.len())?;
         temp.mem().fill(&lengths);

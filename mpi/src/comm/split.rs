@@ -75,7 +75,7 @@ impl Mpi {
         let mine = self.local_host();
         let state = CallState::new(self);
         let ctx = Ctx::of_all(comm, CREATION_TAG, &state);
-        let all = state.wait(ctx.tell_all(&mine))?;
+        let all = state.wait(ctx.notify_all(&mine))?;
         let mut here = all.chunks_exact(mine.len()).map(|theirs| theirs == mine);
         let first = here.position(|here| here).unwrap_or(comm.rank());
         Ok((first, first == 0 && here.all(|here| here)))

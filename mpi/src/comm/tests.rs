@@ -13,7 +13,7 @@ fn members(c: &Communicator) -> Vec<u32> {
 fn works(m: &Mpi, c: &Rc<Communicator>) {
     let state = CallState::new(m);
     let ctx = Ctx::of_all(c, 5, &state);
-    let all = state.wait(ctx.tell_all(&c.id().to_le_bytes())).unwrap();
+    let all = state.wait(ctx.notify_all(&c.id().to_le_bytes())).unwrap();
     let told = all
         .chunks(4)
         .map(|id| id.iter().rev().fold(0, |n, &b| n << 8 | u32::from(b)));

@@ -122,7 +122,7 @@ impl Mpi {
                 None => {}
             },
             _ => {
-                let after = dev.ask_for_checkpoint()?;
+                let after = dev.request_checkpoint()?;
                 let requested = Some((generation, after));
                 self.decider().room_requested.set(requested);
             }

@@ -205,7 +205,7 @@ fn tasks_move_whoever_waits() {
             Box::pin(async move {
                 let state = CallState::new(&mpi);
                 let ctx = Ctx::of_all(&on, 77, &state);
-                let all = ctx.tell_all(&[me as u8 + 1]).await.unwrap();
+                let all = ctx.notify_all(&[me as u8 + 1]).await.unwrap();
                 Completed::ok(Status {
                     count: u64::from(all[0] + all[1]),
                     ..Status::EMPTY

@@ -157,7 +157,7 @@ impl Mpi {
         }
         let state = CallState::new(self);
         let ctx = Ctx::of_all(comm, CREATION_TAG, &state);
-        let all = state.wait(ctx.tell_each(&per_member))?;
+        let all = state.wait(ctx.notify_each(&per_member))?;
         let all = all.as_chunks::<EDGE>().0.iter().map(Edge::decode);
         Ok(all.filter(|e| concerns(e, me)).collect())
     }

@@ -236,7 +236,7 @@ fn local(number: u32, ranks: u32, process_map: &ProcessMap) -> Local {
             version: VERSION,
             limits: Limits::default(),
         };
-        step(LocalInput::Said(rank, incarnation, pid, register));
+        step(LocalInput::FromRank(rank, incarnation, pid, register));
     }
     step(LocalInput::Central(ToLocal::Begin {
         generation,

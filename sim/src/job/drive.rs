@@ -103,8 +103,8 @@ impl<W: Work> JobWorld<W> {
                 }
             }
             central::CentralEffect::Counters(..) => {}
-            central::CentralEffect::AskStored { .. } => self.ask_stored(),
-            central::CentralEffect::AskRelaunchable { .. } => {
+            central::CentralEffect::RequestStored { .. } => self.ask_stored(),
+            central::CentralEffect::RequestRelaunchable { .. } => {
                 let delay = self.rng.between(100_000, 5 * MILLI);
                 self.after(delay, Event::Relaunchable(self.boots));
             }

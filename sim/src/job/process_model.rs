@@ -168,7 +168,7 @@ impl Process {
     ///
     /// # Panics
     /// When a process may not get this message at this point.
-    pub fn hear(&mut self, message: &FromManager) {
+    pub fn on_message(&mut self, message: &FromManager) {
         match message {
             FromManager::Start {
                 generation, image, ..

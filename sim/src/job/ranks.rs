@@ -30,7 +30,7 @@ impl<W: Work> JobWorld<W> {
         let Some(process) = self.processes.get(&key) else {
             return Ok(());
         };
-        let said = local::LocalInput::Said(key.0, key.1, process.pid(), message);
+        let said = local::LocalInput::FromRank(key.0, key.1, process.pid(), message);
         self.local(self.home_of(key), said)
     }
 
@@ -95,7 +95,7 @@ impl<W: Work> JobWorld<W> {
             FromManager::Card { .. } => return self.check_card(key, message),
             // The message crosses the rank's exit.
             FromManager::Checkpoint { .. } if leaves => return Ok(()),
-            message => process.hear(message),
+            message => process.on_message(message),
         }
         if matches!(message, FromManager::Stay { .. }) && process.waits.is_none() {
             self.paused.remove(&key.0);

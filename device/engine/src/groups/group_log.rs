@@ -79,7 +79,7 @@ impl Engine {
             let held = images[at].1;
             images.drain(..=at);
             channel.rx.commit_image(held);
-            if channel.rx.has_news_of_kept() && channel.up {
+            if channel.rx.has_kept_to_notify() && channel.up {
                 channel.ack_soon(&mut self.core);
             }
         }
@@ -185,7 +185,7 @@ impl Engine {
             if channel.across {
                 let held = channel.whole_below(pending[channel.peer.index()]);
                 channel.rx.images.push((epoch, held));
-                channel.tell_image(&mut self.core, epoch, held);
+                channel.notify_image(&mut self.core, epoch, held);
             }
         }
     }

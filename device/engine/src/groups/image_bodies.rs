@@ -72,7 +72,7 @@ impl Engine {
 impl Channel {
     /// The rank is about to take its image of an epoch, which holds all messages of the peer below
     /// one.
-    pub(crate) fn tell_image(&mut self, core: &mut Core, epoch: Epoch, held: Ssn) {
+    pub(crate) fn notify_image(&mut self, core: &mut Core, epoch: Epoch, held: Ssn) {
         if !self.up || held <= self.rx.committed {
             return;
         }

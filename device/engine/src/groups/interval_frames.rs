@@ -57,7 +57,7 @@ impl Engine {
 impl Channel {
     /// Plans an interval frame before all frames that are not begun.
     #[cold]
-    pub(crate) fn tell_interval(&mut self, mark: u64) {
+    pub(crate) fn notify_interval(&mut self, mark: u64) {
         self.tx.interval = mark;
         let mut header = self.header(FrameKind::Interval, Ssn(0));
         header.aux = mark;

@@ -142,7 +142,9 @@ impl Engine {
             return;
         };
         let cost = ENVELOPE_COST + len as u64;
-        if channel.rx.logged.add(ssn, cost, quarter) && channel.up && channel.rx.has_news_of_kept()
+        if channel.rx.logged.add(ssn, cost, quarter)
+            && channel.up
+            && channel.rx.has_kept_to_notify()
         {
             channel.ack_soon(&mut self.core);
         }
@@ -285,12 +287,12 @@ impl Rx {
     }
 
     /// Whether the peer was told less, in the last ack beside messages.
-    pub(crate) fn has_news_of_kept(&self) -> bool {
+    pub(crate) fn has_kept_to_notify(&self) -> bool {
         self.kept_below() > self.logged.told()
     }
 
     /// The peer is told this.
-    pub(crate) fn tell_kept(&mut self) -> Ssn {
+    pub(crate) fn notify_kept(&mut self) -> Ssn {
         let kept = self.kept_below();
         self.logged.tell(kept);
         kept
@@ -351,7 +353,7 @@ impl Channel {
     fn send_finish(&mut self, core: &mut Core, ssn: Ssn) {
         let mut header = self.header(FrameKind::Finish, ssn);
         if self.across {
-            header.length = self.rx.tell_kept().0;
+            header.length = self.rx.notify_kept().0;
         }
         self.control(core, &header);
     }

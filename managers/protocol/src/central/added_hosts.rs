@@ -22,7 +22,7 @@ handler! {
 impl AddedHostsHandler<'_> {
     /// Hosts are to be added. The request may come a second time, if another central manager has
     /// carried it out.
-    pub(super) fn hosts_asked(&mut self, request: HostsRequest) {
+    pub(super) fn on_hosts_request(&mut self, request: HostsRequest) {
         let HostsRequest { id, mut hosts } = request;
         hosts.retain(|added| !self.cluster.hosts.is_added_by(id, &added.name));
         let why = self.refuses_hosts(&hosts);
@@ -46,7 +46,7 @@ impl AddedHostsHandler<'_> {
     }
 
     /// The driver may not know which hosts were added.
-    pub(super) fn tell_added(&mut self) {
+    pub(super) fn notify_added(&mut self) {
         let added = self.cluster.hosts.added();
         let tell = |(host, added): (HostIndex, AddedHost)| CentralEffect::HostAdded { host, added };
         self.out.effects.extend(added.map(tell));

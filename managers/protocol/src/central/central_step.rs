@@ -72,7 +72,7 @@ impl Central {
     fn between_launches(&mut self, input: CentralInput, out: &mut Out) {
         match input {
             CentralInput::Stop(signal) => {
-                StopHandler::of(&mut self.parts(out)).stop_asked_between_launches(signal);
+                StopHandler::of(&mut self.parts(out)).on_stop_request_between_launches(signal);
             }
             input => RelaunchHandler::of(&mut self.parts(out)).relaunching(input),
         }
@@ -112,14 +112,16 @@ impl Central {
                 if let Some(checkpoints) = self.commits.checkpoints_mut() {
                     checkpoints.want_files();
                 }
-                CheckpointHandler::of(&mut self.parts(out)).checkpoint_asked();
+                CheckpointHandler::of(&mut self.parts(out)).on_checkpoint_request();
             }
-            CentralInput::Stop(signal) => StopHandler::of(&mut self.parts(out)).stop_asked(signal),
+            CentralInput::Stop(signal) => {
+                StopHandler::of(&mut self.parts(out)).on_stop_request(signal)
+            }
             CentralInput::Move(request) => {
-                MoveHandler::of(&mut self.parts(out)).move_asked(request)
+                MoveHandler::of(&mut self.parts(out)).on_move_request(request)
             }
             CentralInput::AddHosts(request) => {
-                AddedHostsHandler::of(&mut self.parts(out)).hosts_asked(request)
+                AddedHostsHandler::of(&mut self.parts(out)).on_hosts_request(request)
             }
             CentralInput::OutputLost(why) => {
                 let lost = |why| Verdict::OutputLost { why };
@@ -262,7 +264,8 @@ impl Central {
                 }
             },
             ImageMessage::Wanted { instance, after } => {
-                CheckpointHandler::of(&mut parts).checkpoint_asked_after(host, instance, after);
+                CheckpointHandler::of(&mut parts)
+                    .on_checkpoint_request_after(host, instance, after);
             }
             ImageMessage::FilesWanted { instance, of } => {
                 CheckpointHandler::of(&mut parts).files_wanted(host, instance, of);
@@ -354,7 +357,7 @@ impl Central {
         }
         let views = host_views(&self.cluster, &self.terms);
         for (host, view) in views.into_iter().enumerate() {
-            if self.cluster.hosts.tell_condition(host, view.condition) {
+            if self.cluster.hosts.report_condition(host, view.condition) {
                 out.event(Event::HostChanged(view));
             }
         }

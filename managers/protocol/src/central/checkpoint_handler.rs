@@ -43,7 +43,7 @@ impl CheckpointHandler<'_> {
     }
 
     /// Tells the hosts which images count, and orders copies that were begun.
-    pub(super) fn tell_committed(&mut self, abandoned: Epoch) {
+    pub(super) fn notify_committed(&mut self, abandoned: Epoch) {
         let generation = self.cluster.ranks.generation();
         let checkpoints = self.commits.checkpoints();
         let epochs = checkpoints.map(|c| c.epochs()).unwrap_or_default();

@@ -44,7 +44,7 @@ impl CheckpointHandler<'_> {
 
     /// The user or the program asks for one. Where none can be taken now, the next phase sees to
     /// it.
-    pub(super) fn checkpoint_asked(&mut self) {
+    pub(super) fn on_checkpoint_request(&mut self) {
         match (&self.course.phase, self.commits.checkpoints_mut()) {
             (CentralPhase::Running, _) => self.request_all(),
             (CentralPhase::Restoring(_) | CentralPhase::Resuming(_), Some(checkpoints)) => {
@@ -55,7 +55,7 @@ impl CheckpointHandler<'_> {
     }
 
     /// A rank asks for one later than `after`, which may be under way or there.
-    pub(super) fn checkpoint_asked_after(
+    pub(super) fn on_checkpoint_request_after(
         &mut self,
         host: HostIndex,
         instance: ProcessInstance,
@@ -79,7 +79,7 @@ impl CheckpointHandler<'_> {
         }
         let latest = checkpoints.pending().max(checkpoints.committed());
         if latest.is_none_or(|latest| latest < from) {
-            self.checkpoint_asked();
+            self.on_checkpoint_request();
         }
     }
 
@@ -213,7 +213,7 @@ impl CheckpointHandler<'_> {
         }
         let stretched = checkpoints.newly_stretched();
         let counted = checkpoints.epochs();
-        self.tell_committed(epoch);
+        self.notify_committed(epoch);
         self.out.event(Event::Committed {
             epoch,
             level: Level::Memory,
@@ -339,7 +339,7 @@ impl CheckpointHandler<'_> {
             });
         }
         if is_given_up {
-            self.tell_committed(epoch);
+            self.notify_committed(epoch);
         }
         if aborted {
             let why = why.unwrap_or_else(|| "its image was ended".into());
@@ -351,7 +351,7 @@ impl CheckpointHandler<'_> {
     /// A checkpoint is aborted: hosts drop its images, and the last committed one still counts.
     fn aborted(&mut self, epoch: Epoch, rank: Rank, why: String) {
         let now = self.out.now;
-        self.tell_committed(epoch);
+        self.notify_committed(epoch);
         let checkpoints = self.commits.checkpoints();
         self.out.event(Event::Aborted {
             epoch,

@@ -96,7 +96,7 @@ impl CheckpointHandler<'_> {
             checkpoints.begin_files(now);
         }
         let counted = checkpoints.epochs();
-        self.tell_committed(epoch);
+        self.notify_committed(epoch);
         self.group_commits().release_by_files();
         self.out.event(Event::Committed {
             epoch,
@@ -128,7 +128,7 @@ impl CheckpointHandler<'_> {
             checkpoints.begin_files(now);
         }
         let file = checkpoints.epochs().file;
-        self.tell_committed(epoch);
+        self.notify_committed(epoch);
         if let Some(why) = why {
             self.out.event(Event::NotStored {
                 epoch,
@@ -159,7 +159,7 @@ impl CheckpointHandler<'_> {
             checkpoints.begin_files(now);
         }
         let partner = checkpoints.epochs().partner;
-        self.tell_committed(epoch);
+        self.notify_committed(epoch);
         self.out.event(Event::NotCopied {
             epoch,
             rank,
@@ -180,7 +180,7 @@ impl CheckpointHandler<'_> {
         checkpoints.begin_files(now);
         let after = checkpoints.epochs();
         if let Some(newest) = after.memory.filter(|_| after != before) {
-            self.tell_committed(newest);
+            self.notify_committed(newest);
         }
     }
 }

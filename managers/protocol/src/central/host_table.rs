@@ -255,13 +255,13 @@ impl HostTable {
     }
 
     /// The user gets to know this condition of a host. Returns whether it is another one.
-    pub fn tell_condition(&mut self, host: HostIndex, condition: HostCondition) -> bool {
+    pub fn report_condition(&mut self, host: HostIndex, condition: HostCondition) -> bool {
         let state = self.hosts.get_mut(host);
         state.is_some_and(|state| state.told.replace(condition) != Some(condition))
     }
 
     /// Central was started again: what the user knows of this host is not known.
-    pub fn forget_told(&mut self, host: HostIndex) {
+    pub fn forget_notified(&mut self, host: HostIndex) {
         if let Some(state) = self.hosts.get_mut(host) {
             state.told = None;
         }

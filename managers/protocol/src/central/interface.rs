@@ -47,10 +47,10 @@ pub enum CentralInput {
     AddHosts(HostsRequest),
     /// The ranks' output can't be written, for this reason; without one, it has no reader.
     OutputLost(Option<String>),
-    /// The answer to [`CentralEffect::AskStored`]: the states that every rank has stored, the
+    /// The answer to [`CentralEffect::RequestStored`]: the states that every rank has stored, the
     /// newest one first; empty if there is none.
     Stored(Vec<StoredState>),
-    /// The answer to [`CentralEffect::AskRelaunchable`]: the states, the newest one first.
+    /// The answer to [`CentralEffect::RequestRelaunchable`]: the states, the newest one first.
     Relaunchable(Vec<StoredState>),
     /// The deadline may have come.
     Tick,
@@ -86,13 +86,13 @@ pub enum CentralEffect {
     Decided(Verdict),
     /// Say which state every rank has stored, once the last output of every host has come:
     /// [`CentralInput::Stored`].
-    AskStored {
+    RequestStored {
         /// The checkpoints of registered memory that count.
         regions: RegionEpochs,
     },
     /// Say at once whether there is a stored state from which the job can continue without a host:
     /// [`CentralInput::Relaunchable`]. Of hosts that are lost nothing more is taken by then.
-    AskRelaunchable {
+    RequestRelaunchable {
         /// The checkpoints of registered memory that count.
         regions: RegionEpochs,
     },

@@ -118,7 +118,7 @@ impl JobEnd {
     }
 
     /// Central was started again: tells observers the verdict once more.
-    pub fn tell_again(&self, out: &mut Out) {
+    pub fn notify_again(&self, out: &mut Out) {
         out.effects
             .extend(self.verdict.clone().map(CentralEffect::Decided));
     }

@@ -51,7 +51,7 @@ impl Central {
         // The driver shows them before the first step.
         let views = host_views(&central.cluster, &central.terms);
         for (host, view) in views.into_iter().enumerate() {
-            central.cluster.hosts.tell_condition(host, view.condition);
+            central.cluster.hosts.report_condition(host, view.condition);
         }
         central
     }

@@ -35,7 +35,7 @@ impl<'a> StopHandler<'a> {
 
 impl StopHandler<'_> {
     /// The job is to stop.
-    pub(super) fn stop_asked(&mut self, signal: Option<StopSignal>) {
+    pub(super) fn on_stop_request(&mut self, signal: Option<StopSignal>) {
         let now = self.job.out.now;
         let is_ending = self.job.course.phase == CentralPhase::Ending;
         if is_ending
@@ -77,14 +77,14 @@ impl StopHandler<'_> {
         if before.is_none() {
             // The time may be short, and a move puts checkpoints off.
             MoveHandler::of(&mut self.job).end_moves("the job is to stop");
-            CheckpointHandler::of(&mut self.job).checkpoint_asked();
+            CheckpointHandler::of(&mut self.job).on_checkpoint_request();
             TurnHandler::of(&mut self.job).request_next_groups();
         }
     }
 
     /// The job is to stop while it waits for its next launch. The next launch gets the request
     /// anew.
-    pub(super) fn stop_asked_between_launches(&mut self, signal: Option<StopSignal>) {
+    pub(super) fn on_stop_request_between_launches(&mut self, signal: Option<StopSignal>) {
         let now = self.job.out.now;
         match (signal, self.job.course.stop) {
             (Some(StopSignal { number, .. }), Some(stop)) if stop.is_second(now) => {

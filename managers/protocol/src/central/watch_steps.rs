@@ -58,7 +58,7 @@ impl WatchHandler<'_> {
                 failure,
             } => watch.suspect(now, (host, other), failure, &mut told),
             WatchReport::Alive { number } => watch.alive(now, host, number, &mut told),
-            WatchReport::AskRank(rank) => {
+            WatchReport::RequestRank(rank) => {
                 if rank.0 < self.cluster.ranks.count() {
                     let order = WatchOrder::RankOn(rank, self.cluster.ranks.host_of(rank));
                     self.out.send(host, ToLocal::Watch(order));

@@ -129,5 +129,5 @@ pub enum WatchReport {
         number: u64,
     },
     /// On which host is this rank?
-    AskRank(Rank),
+    RequestRank(Rank),
 }

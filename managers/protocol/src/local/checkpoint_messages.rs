@@ -63,7 +63,12 @@ impl ImageHandler<'_> {
     }
 
     /// A rank's report about an image.
-    pub fn said_of_image(&mut self, instance: ProcessInstance, stage: Stage, message: ToManager) {
+    pub fn on_image_message(
+        &mut self,
+        instance: ProcessInstance,
+        stage: Stage,
+        message: ToManager,
+    ) {
         match message {
             _ if stage == Stage::Spawned => {
                 let why = "it reported an image before it called MPI_Init".to_string();
@@ -230,14 +235,14 @@ impl ImageHandler<'_> {
     }
 
     /// A rank's program asks for a checkpoint later than this epoch, which may be there by now.
-    pub fn asked_for(&mut self, instance: ProcessInstance, after: Epoch) {
-        let after = self.images.asked_after(after);
+    pub fn on_request(&mut self, instance: ProcessInstance, after: Epoch) {
+        let after = self.images.on_request_after(after);
         if let Some(process) = self.processes.find(instance.rank, instance.incarnation) {
-            process.ask(after);
+            process.request(after);
         }
         self.answer_askers();
         let waits = self.processes.find(instance.rank, instance.incarnation);
-        if waits.is_some_and(|process| process.asked().is_some()) {
+        if waits.is_some_and(|process| process.requested().is_some()) {
             self.out.report(ImageMessage::Wanted { instance, after });
         }
     }

@@ -220,7 +220,7 @@ impl ImageTable {
 
     /// The epoch after which a rank's program asks for a checkpoint. A rank that rolled back does
     /// not know which epochs were abandoned by that; it asks for none of them.
-    pub fn asked_after(&self, after: Epoch) -> Epoch {
+    pub fn on_request_after(&self, after: Epoch) -> Epoch {
         match self.committed.memory {
             Some(committed) if committed > after => after,
             _ => after.max(self.abandoned),

@@ -23,7 +23,7 @@ pub enum LocalInput {
     /// A process could not be started.
     NotStarted(Rank, Incarnation, String),
     /// A rank said this; the kernel says that this process did.
-    Said(Rank, Incarnation, u32, ToManager),
+    FromRank(Rank, Incarnation, u32, ToManager),
     /// Malformed bytes came from a rank.
     Malformed(Rank, Incarnation, String),
     /// A rank closed its socket (or all that held it ended).

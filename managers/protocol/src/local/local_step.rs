@@ -55,8 +55,8 @@ impl Local {
             LocalInput::NotStarted(rank, incarnation, why) => {
                 ExitHandler::of(parts).not_started(rank, incarnation, why);
             }
-            LocalInput::Said(rank, incarnation, pid, message) => {
-                self.said(rank, incarnation, pid, message, out);
+            LocalInput::FromRank(rank, incarnation, pid, message) => {
+                self.on_rank_message(rank, incarnation, pid, message, out);
             }
             LocalInput::Malformed(rank, incarnation, why) => {
                 ExitHandler::of(parts).fail(rank, incarnation, Cause::Misbehaved { why });
@@ -83,7 +83,7 @@ impl Local {
             }
             LocalInput::MoveBytes(bytes) => out.report(MoveMessage::Bytes(bytes)),
             LocalInput::LookedUp(from, message) => {
-                LookupHandler::of(parts).hear_lookup(from, message);
+                LookupHandler::of(parts).on_lookup(from, message);
             }
             LocalInput::Probed(host, message) => ProbeHandler::of(parts).probed(host, message),
             LocalInput::NoConnection(host, why) => ProbeHandler::of(parts).no_connection(host, why),
@@ -96,7 +96,7 @@ impl Local {
     }
 
     /// A message of a rank.
-    fn said(
+    fn on_rank_message(
         &mut self,
         rank: Rank,
         incarnation: Incarnation,
@@ -111,7 +111,7 @@ impl Local {
                 LookupHandler::of(parts).looks_up(instance, of, least);
             }
             ToManager::Waits { ranks, any } => ProbeHandler::of(parts).rank_waits(ranks, any),
-            message => RankMessageHandler::of(parts).said(rank, incarnation, pid, message),
+            message => RankMessageHandler::of(parts).on_message(rank, incarnation, pid, message),
         }
     }
 
@@ -164,7 +164,7 @@ impl Local {
     /// Looks at the clock for all that waits for it.
     fn tick(&mut self, out: &mut LocalOut) {
         let parts = &mut self.parts(out);
-        LookupHandler::of(parts).ask_again();
+        LookupHandler::of(parts).request_again();
         ProbeHandler::of(parts).probe_tick();
         LeavingHandler::of(parts).leaving_tick();
         OverdueHandler::of(parts).recovery_waits();

@@ -78,7 +78,7 @@ impl LookupHandler<'_> {
                 format!("it asked where rank {rank} is, in a job of {size}")
             }
             (Some(directory), _) => {
-                directory.ask(self.out.now, instance.rank, rank, least, &mut wanted);
+                directory.request(self.out.now, instance.rank, rank, least, &mut wanted);
                 return self.pass_on(wanted);
             }
             (None, _) => {
@@ -93,11 +93,11 @@ impl LookupHandler<'_> {
     }
 
     /// Another manager asks, or answers.
-    pub fn hear_lookup(&mut self, from: Peer, message: LookupMessage) {
+    pub fn on_lookup(&mut self, from: Peer, message: LookupMessage) {
         let now = self.out.now;
         let mut wanted = Vec::new();
         match (self.directory(), &message) {
-            (Some(directory), _) => directory.hear(now, from, message, &mut wanted),
+            (Some(directory), _) => directory.on_message(now, from, message, &mut wanted),
             // It knows of the start before this host.
             (None, LookupMessage::Where { .. }) => {
                 let answer = self.own(&message);
@@ -136,7 +136,7 @@ impl LookupHandler<'_> {
     }
 
     /// Questions that were not answered are asked again.
-    pub fn ask_again(&mut self) {
+    pub fn request_again(&mut self) {
         let now = self.out.now;
         let mut wanted = Vec::new();
         if let Some(directory) = self.directory() {

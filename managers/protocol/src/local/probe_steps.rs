@@ -66,7 +66,7 @@ impl ProbeHandler<'_> {
         }
         for rank in asked {
             self.out
-                .report(HostMessage::Watch(WatchReport::AskRank(rank)));
+                .report(HostMessage::Watch(WatchReport::RequestRank(rank)));
         }
         self.probe_duties(duties);
     }

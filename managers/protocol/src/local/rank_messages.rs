@@ -30,7 +30,13 @@ handler! {
 
 impl RankMessageHandler<'_> {
     /// A rank sent this message.
-    pub fn said(&mut self, rank: Rank, incarnation: Incarnation, pid: u32, message: ToManager) {
+    pub fn on_message(
+        &mut self,
+        rank: Rank,
+        incarnation: Incarnation,
+        pid: u32,
+        message: ToManager,
+    ) {
         let instance = self.processes.instance(rank, incarnation);
         let Some(process) = self
             .processes
@@ -45,19 +51,19 @@ impl RankMessageHandler<'_> {
         let stage = process.stage();
         match message {
             ToManager::Imaged { .. } | ToManager::NotImaged { .. } => {
-                self.images().said_of_image(instance, stage, message);
+                self.images().on_image_message(instance, stage, message);
             }
             ToManager::Checkpoint { after } if stage == Stage::Registered => {
-                self.images().asked_for(instance, after);
+                self.images().on_request(instance, after);
             }
             ToManager::WantFiles { .. } | ToManager::LogIsWhole if stage >= Stage::Registered => {
-                self.said_of_log(instance, &message);
+                self.on_log_message(instance, &message);
             }
             ToManager::Register { .. } if stage == Stage::Spawned => {
                 self.register(instance, pid, message);
             }
-            ToManager::AskRegionsNumber { above } if stage == Stage::Registered => {
-                self.regions().asks_number(instance, above);
+            ToManager::RequestRegionsNumber { above } if stage == Stage::Registered => {
+                self.regions().on_number_request(instance, above);
             }
             ToManager::RegionsStored { epoch } if stage == Stage::Registered => {
                 self.regions().stored(instance, epoch);
@@ -81,7 +87,7 @@ impl RankMessageHandler<'_> {
             | ToManager::Checkpoint { .. }
             | ToManager::WantFiles { .. }
             | ToManager::LogIsWhole
-            | ToManager::AskRegionsNumber { .. }
+            | ToManager::RequestRegionsNumber { .. }
             | ToManager::RegionsStored { .. }
             | ToManager::Finalizing
             | ToManager::Counters { .. }
@@ -98,7 +104,7 @@ impl RankMessageHandler<'_> {
     }
 
     /// A rank says something about the messages that it retains.
-    fn said_of_log(&mut self, instance: ProcessInstance, message: &ToManager) {
+    fn on_log_message(&mut self, instance: ProcessInstance, message: &ToManager) {
         let news = match *message {
             ToManager::WantFiles { of } => {
                 ToCentral::Image(ImageMessage::FilesWanted { instance, of })
@@ -187,7 +193,7 @@ fn name_of(message: &ToManager) -> &'static str {
         ToManager::Checkpoint { .. } => "Checkpoint",
         ToManager::WantFiles { .. } => "WantFiles",
         ToManager::LogIsWhole => "LogIsWhole",
-        ToManager::AskRegionsNumber { .. } => "AskRegionsNumber",
+        ToManager::RequestRegionsNumber { .. } => "RequestRegionsNumber",
         ToManager::RegionsStored { .. } => "RegionsStored",
         ToManager::Finalizing => "Finalizing",
         ToManager::Leave => "Leave",

@@ -191,12 +191,12 @@ impl RankProcess {
     }
 
     /// The rank's program waits for a checkpoint later than this epoch.
-    pub fn asked(&self) -> Option<Epoch> {
+    pub fn requested(&self) -> Option<Epoch> {
         self.asked
     }
 
     /// The rank's program begins to wait for a checkpoint later than this epoch.
-    pub fn ask(&mut self, after: Epoch) {
+    pub fn request(&mut self, after: Epoch) {
         self.asked = Some(after);
     }
 

@@ -18,7 +18,7 @@ handler! {
 
 impl RankRegionHandler<'_> {
     /// A rank's program asks for a number above this one for its registered memory.
-    pub fn asks_number(&mut self, instance: ProcessInstance, above: Epoch) {
+    pub fn on_number_request(&mut self, instance: ProcessInstance, above: Epoch) {
         if let Some(process) = self.processes.find(instance.rank, instance.incarnation) {
             process.regions().number = Some(above);
             self.out

@@ -86,7 +86,7 @@ impl ReportHandler<'_> {
             said.pid = process.pid();
             said.waits = process.waits();
             said.ended = process.state().is_settled();
-            said.asked = process.asked();
+            said.asked = process.requested();
             said.regions = process.region_wait();
             said.moves = self.moves.latest(instance.rank);
         }

@@ -34,7 +34,7 @@ pub fn register() -> ToManager {
 }
 
 pub fn said(pid: u32, message: ToManager) -> LocalInput {
-    LocalInput::Said(R, I, pid, message)
+    LocalInput::FromRank(R, I, pid, message)
 }
 
 /// A core with one rank, whose process is there.

@@ -33,7 +33,11 @@ pub fn three_hosts() -> Job {
 }
 
 /// A host says this to central.
-pub fn hear(central: &mut Central, host: HostIndex, message: ToCentral) -> Vec<CentralEffect> {
+pub fn on_message(
+    central: &mut Central,
+    host: HostIndex,
+    message: ToCentral,
+) -> Vec<CentralEffect> {
     step(central, at(1), CentralInput::Local(host, message))
 }
 
@@ -62,10 +66,14 @@ pub fn recorded(job: Job) -> (Central, Vec<Record>) {
     let mut central = Central::new(job);
     let mut effects = step(&mut central, at(0), CentralInput::Begin);
     for (host, rank) in ranks.clone() {
-        effects.extend(hear(&mut central, host, registered(instance(rank, 0))));
+        effects.extend(on_message(
+            &mut central,
+            host,
+            registered(instance(rank, 0)),
+        ));
     }
     for (host, rank) in ranks {
-        effects.extend(hear(&mut central, host, imaged(rank, 1)));
+        effects.extend(on_message(&mut central, host, imaged(rank, 1)));
     }
     assert!(central.view().committed.is_some());
     (central, records(&effects))
@@ -119,8 +127,8 @@ pub fn load(
         number,
         bytes,
     });
-    let mut effects = hear(central, from, stored);
-    effects.extend(hear(central, to, loaded));
+    let mut effects = on_message(central, from, stored);
+    effects.extend(on_message(central, to, loaded));
     effects
 }
 
@@ -138,11 +146,11 @@ pub fn carry_out(
         rank: Rank(rank),
         image: ImageId::Move(last.1),
     });
-    effects.extend(hear(central, from, stored));
+    effects.extend(on_message(central, from, stored));
     let arrived = ProcessInstance {
         incarnation: rejoin_channel_table::Incarnation(incarnation),
         ..instance(rank, 0)
     };
-    effects.extend(hear(central, to, registered(arrived)));
+    effects.extend(on_message(central, to, registered(arrived)));
     effects
 }

@@ -279,8 +279,10 @@ impl System {
                 self.hosts[host].up.clear();
                 self.hosts[host].down.clear();
             }
-            CentralEffect::AskStored { .. } => self.lease_state().question = Some(Question::Stored),
-            CentralEffect::AskRelaunchable { .. } => {
+            CentralEffect::RequestStored { .. } => {
+                self.lease_state().question = Some(Question::Stored)
+            }
+            CentralEffect::RequestRelaunchable { .. } => {
                 self.lease_state().question = Some(Question::Relaunchable);
             }
             CentralEffect::Relaunch(next) => self.relaunch(next),

@@ -174,7 +174,7 @@ impl System {
     fn says(&mut self, index: usize, message: ToManager) {
         let process = &self.processes[index];
         let (instance, pid) = (process.instance, process.pid());
-        let said = local::LocalInput::Said(instance.rank, instance.incarnation, pid, message);
+        let said = local::LocalInput::FromRank(instance.rank, instance.incarnation, pid, message);
         self.local(self.home_of(instance), said);
     }
 

@@ -270,7 +270,7 @@ impl System {
                 }
                 return self.learns(key, *rank, *incarnation);
             }
-            message => self.processes[index].hear(message),
+            message => self.processes[index].on_message(message),
         }
         if let (FromManager::Start { table, .. }, Some(moving)) = (message, &mut self.moving) {
             let known = table.iter().map(|(incarnation, _)| *incarnation);
@@ -351,7 +351,7 @@ impl System {
     }
 
     /// Central waits to learn which state is stored.
-    pub fn asks_for_state(&self) -> bool {
+    pub fn requests_state(&self) -> bool {
         let leased = self.leased.as_ref();
         leased.is_some_and(|leased| leased.question.is_some())
     }

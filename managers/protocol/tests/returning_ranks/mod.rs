@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use crate::central_steps::{at, instance, job, step};
-use crate::moving_ranks::{carry_out, hear, moves, ordered, recorded, records, three_hosts};
+use crate::moving_ranks::{carry_out, moves, on_message, ordered, recorded, records, three_hosts};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, HostIndex, Job, Leases, MoveRequest, Movers, Record,
@@ -55,20 +55,20 @@ pub fn running_on(job: Job) -> Central {
 pub fn stored_on(job: Job) -> (Central, Vec<Record>) {
     let hosts = job.hosts.len();
     let (mut central, mut stored) = recorded(job);
-    let mut hear = |host, message| {
-        let effects = hear(&mut central, host, message);
+    let mut on_message = |host, message| {
+        let effects = on_message(&mut central, host, message);
         stored.extend(records(&effects));
     };
     for host in 0..hosts {
-        hear(host, ToCentral::Host(HostMessage::Renew { number: 0 }));
+        on_message(host, ToCentral::Host(HostMessage::Renew { number: 0 }));
     }
     for (host, rank) in [(0, Rank(0)), (1, Rank(1))] {
         let image = rejoin_channel_table::ImageId::Checkpoint(Epoch(1));
-        hear(host, ToCentral::File(FileMessage::Stored { rank, image }));
+        on_message(host, ToCentral::File(FileMessage::Stored { rank, image }));
     }
     for (host, rank) in [(1, Rank(0)), (0, Rank(1))] {
         let epoch = Epoch(1);
-        hear(host, ToCentral::File(FileMessage::Copied { rank, epoch }));
+        on_message(host, ToCentral::File(FileMessage::Copied { rank, epoch }));
     }
     let known = central.view().on_partners;
     assert_eq!(known.map(|(epoch, _)| epoch), Some(Epoch(1)));
@@ -103,13 +103,13 @@ pub fn ends(
     instance: ProcessInstance,
 ) -> Vec<CentralEffect> {
     let ended = ProcessMessage::ExitDetected { instance, pid: 11 };
-    hear(central, host, ToCentral::Process(ended))
+    on_message(central, host, ToCentral::Process(ended))
 }
 
 /// The same job, in which rank 1 has moved to the spare host.
 pub fn moved(job: Job) -> Central {
     let mut central = running_on(job);
-    let begun = ask_to_move(&mut central);
+    let begun = request_move(&mut central);
     assert_eq!(moves(&begun), [(Rank(1), SPARE)]);
     let number = ordered(&begun)[0].1;
     carry_out(&mut central, (1, number), (1, SPARE), 1);
@@ -117,7 +117,7 @@ pub fn moved(job: Job) -> Central {
 }
 
 /// The user asks for the move of rank 1 to the spare host.
-pub fn ask_to_move(central: &mut Central) -> Vec<CentralEffect> {
+pub fn request_move(central: &mut Central) -> Vec<CentralEffect> {
     let request = MoveRequest {
         id: 7,
         movers: Movers::Ranks(vec![Rank(1)]),

@@ -52,13 +52,13 @@ fn got(out: &Outgoing, missing: Vec<usize>) -> BroadcastMessage<TreeOrder> {
     }
 }
 
-fn heard(
+fn on_report(
     top: &mut Top,
     now: u64,
     host: HostIndex,
     message: BroadcastMessage<TreeOrder>,
 ) -> Outgoing {
-    let out = top.heard(Time(now), host, message);
+    let out = top.on_report(Time(now), host, message);
     out.expect("no error")
 }
 
@@ -97,7 +97,7 @@ fn an_update_carries_addresses_only_until_all_hosts_have_them() {
     assert_eq!(addresses(&first), 4);
     // Some host may not have the first.
     assert_eq!(addresses(&send(&mut top, 2)), 4);
-    heard(&mut top, 1, 0, got(&first, Vec::new()));
+    on_report(&mut top, 1, 0, got(&first, Vec::new()));
     assert_eq!(addresses(&send(&mut top, 3)), 0);
     top.listens(2, at("10.0.0.1:98"));
     assert_eq!(addresses(&send(&mut top, 4)), 4);
@@ -121,7 +121,7 @@ fn many_updates_wait_for_each_other_and_a_checkpoint_for_all() {
     assert!(held.expect("no error").is_some_and(|out| out.is_empty()));
     for number in 0..count {
         let one = vec![sent[number].clone()];
-        sent.extend(heard(&mut top, 1, 0, got(&one, Vec::new())));
+        sent.extend(on_report(&mut top, 1, 0, got(&one, Vec::new())));
     }
     let order = |(_, message): &(HostIndex, BroadcastMessage<TreeOrder>)| match message {
         BroadcastMessage::Forward { payload, .. } => payload.order().expect("an order"),
@@ -145,11 +145,11 @@ fn an_order_to_checkpoint_waits_for_the_table() {
     };
     let at_once = ask(&mut top, GENERATION);
     assert_eq!(at_once.len(), 1, "nothing is under way");
-    assert!(heard(&mut top, 1, 0, got(&at_once, Vec::new())).is_empty());
+    assert!(on_report(&mut top, 1, 0, got(&at_once, Vec::new())).is_empty());
     let table = cast(&mut top);
     assert_eq!((table.len(), table[0].0), (1, 0));
     assert!(ask(&mut top, GENERATION).is_empty());
-    let then = heard(&mut top, 1, 0, got(&table, Vec::new()));
+    let then = on_report(&mut top, 1, 0, got(&table, Vec::new()));
     let BroadcastMessage::Forward { payload, .. } = &then[0].1 else {
         panic!("no message: {then:?}");
     };
@@ -159,7 +159,7 @@ fn an_order_to_checkpoint_waits_for_the_table() {
     let next = GENERATION.next();
     let table = top.cast(Time(0), next, &ToLocal::AllFinalized { generation: next });
     let table = table.expect("no error").expect("it goes down the tree");
-    assert!(heard(&mut top, 1, 0, got(&table, Vec::new())).is_empty());
+    assert!(on_report(&mut top, 1, 0, got(&table, Vec::new())).is_empty());
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn a_lost_host_is_replaced_before_the_next_message_and_a_new_one_comes_in_with_a
                 whole,
                 missing,
             };
-            heard(&mut top, 2, host, got);
+            on_report(&mut top, 2, host, got);
         }
     }
     let next = send(&mut top, GENERATION);
@@ -221,7 +221,7 @@ fn stamp_of(out: &Outgoing) -> Stamp {
 fn a_host_that_is_named_as_missing_gets_the_table_once() {
     let mut top = top();
     let out = cast(&mut top);
-    let to = heard(&mut top, 1, 0, got(&out, vec![1]));
+    let to = on_report(&mut top, 1, 0, got(&out, vec![1]));
     assert_eq!(to.iter().map(|(host, _)| *host).collect::<Vec<_>>(), [2]);
     let due = top.deadline().expect("it waits for the answer");
     assert!(
@@ -290,7 +290,7 @@ fn ranks_begin_ahead_of_the_table_and_central_answers_for_who_does_not_know() {
     };
     let asked = top.cast(Time(2), GENERATION, &checkpoint);
     assert!(asked.expect("no error").is_some_and(|out| out.is_empty()));
-    let then = heard(&mut top, 2, 0, got(&sent, Vec::new()));
+    let then = on_report(&mut top, 2, 0, got(&sent, Vec::new()));
     assert_eq!(then.len(), 1, "the request");
     assert!(top.deadline().is_some(), "the table is under way");
 }

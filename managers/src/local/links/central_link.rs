@@ -73,23 +73,23 @@ impl CentralLink {
 
     /// Asks each central manager where the files of a host's images are copied, until one has
     /// answered.
-    pub fn ask_images_of(&mut self, host: u32) -> Result<()> {
+    pub fn request_images_of(&mut self, host: u32) -> Result<()> {
         match self.asks_images.insert(host) {
-            true => self.tell(&LocalToCentral::AskImages(host)),
+            true => self.notify(&LocalToCentral::RequestImages(host)),
             false => Ok(()),
         }
     }
 
     /// Asks each central manager where a local manager is reached, until one has answered.
-    pub fn ask_peer(&mut self, peer: u32) -> Result<()> {
+    pub fn request_peer(&mut self, peer: u32) -> Result<()> {
         match self.asks_peers.insert(peer) {
-            true => self.tell(&LocalToCentral::AskPeer(peer)),
+            true => self.notify(&LocalToCentral::RequestPeer(peer)),
             false => Ok(()),
         }
     }
 
     /// Queues a message.
-    pub fn tell(&mut self, message: &LocalToCentral) -> Result<()> {
+    pub fn notify(&mut self, message: &LocalToCentral) -> Result<()> {
         Ok(self.link.queue(message)?)
     }
 
@@ -120,7 +120,7 @@ impl CentralLink {
     /// Ends the link.
     pub fn close(&mut self, reactor: &Reactor) -> Result<()> {
         if std::mem::take(&mut self.open) {
-            self.link.say_bye();
+            self.link.send_bye();
             self.link.flush(reactor)?;
             self.link.detach(reactor);
             self.redial.cancel(reactor);
@@ -148,9 +148,9 @@ impl CentralLink {
             let listens = self.listens.clone().map(LocalToCentral::Listens);
             let gives = self.gives_images.clone().map(LocalToCentral::GivesImages);
             let asks = self.asks_images.iter().copied();
-            let asks = asks.map(LocalToCentral::AskImages);
+            let asks = asks.map(LocalToCentral::RequestImages);
             let peers = self.asks_peers.iter().copied();
-            let asks = asks.chain(peers.map(LocalToCentral::AskPeer));
+            let asks = asks.chain(peers.map(LocalToCentral::RequestPeer));
             for message in listens.into_iter().chain(gives).chain(asks) {
                 self.link.queue(&message)?;
             }

@@ -103,7 +103,7 @@ impl MpirunLink {
     }
 
     /// Queues a message; nothing is said over a link that is closed.
-    pub fn tell(&mut self, message: &LocalToMpirun) -> Result<()> {
+    pub fn notify(&mut self, message: &LocalToMpirun) -> Result<()> {
         self.link.queue(message)
     }
 
@@ -147,7 +147,7 @@ impl MpirunLink {
 
     /// Whether mpirun has taken all messages, or is gone. `written`: the ranks' outputs are at
     /// their end.
-    pub fn has_said_all(&mut self, written: bool, reactor: &Reactor) -> Result<bool> {
+    pub fn has_sent_all(&mut self, written: bool, reactor: &Reactor) -> Result<bool> {
         if !self.open {
             return Ok(true);
         }
@@ -169,7 +169,7 @@ impl MpirunLink {
 
     fn is_orphaned(&mut self) -> bool {
         let limit = self.invited.as_ref().and_then(|invited| invited.orphaned);
-        let heard = self.link.net().map(|link| link.heard().elapsed());
+        let heard = self.link.net().map(|link| link.last_received().elapsed());
         limit.zip(heard).is_some_and(|(limit, heard)| heard > limit)
     }
 

@@ -146,7 +146,7 @@ impl Peers {
     }
 
     /// A manager says this: central (`None`) or the one at a position.
-    pub fn hear(
+    pub fn on_message(
         &mut self,
         from: Option<u32>,
         message: BroadcastMessage<TreeOrder>,
@@ -155,7 +155,7 @@ impl Peers {
         let mut effects = Vec::new();
         let from = from.map(|position| position as usize);
         self.member
-            .hear(host_clocks::now(), from, message, &mut effects);
+            .on_message(host_clocks::now(), from, message, &mut effects);
         // A message that comes late, or a second time, may name hosts that are others by now.
         let addresses = effects.iter().find_map(|effect| match effect {
             BroadcastEffect::Deliver(payload) => Some(payload.addresses()),
@@ -336,12 +336,12 @@ impl Peers {
                 }
             }
         }
-        over |= link.heard_bye();
+        over |= link.has_received_bye();
         for message in messages {
             match message {
-                PeerMessage::Tree(message) => self.hear(Some(position), message, reactor)?,
+                PeerMessage::Tree(message) => self.on_message(Some(position), message, reactor)?,
                 PeerMessage::LookUp(message) => self.lookups.push((position, message)),
-                PeerMessage::Probe(message) => self.probing.hear(position, message),
+                PeerMessage::Probe(message) => self.probing.on_message(position, message),
             }
         }
         if over && outward {
@@ -369,8 +369,8 @@ impl Peers {
         let mut over = Vec::new();
         for (position, dialing) in &mut self.dialing {
             if dialing.connected {
-                if dialing.link.heard().elapsed() > IDLE {
-                    dialing.link.say_bye();
+                if dialing.link.last_received().elapsed() > IDLE {
+                    dialing.link.send_bye();
                     dialing.link.flush(reactor)?;
                     over.push(*position);
                 }
@@ -410,7 +410,7 @@ impl Peers {
         let due = due.map(|at| Duration::from_nanos(at.0.saturating_sub(host_clocks::now().0)));
         let links = self.dialing.values().map(|dialing| {
             let at = match dialing.connected {
-                true => dialing.link.heard() + IDLE + Duration::from_millis(1),
+                true => dialing.link.last_received() + IDLE + Duration::from_millis(1),
                 false => dialing.until,
             };
             let left = at.saturating_duration_since(Instant::now());

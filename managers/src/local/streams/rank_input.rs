@@ -371,12 +371,12 @@ impl RankInput {
         }
         if !self.keeps && self.pipe.is_none() {
             if !ended {
-                mpirun.tell(&LocalToMpirun::InputClosed)?;
+                mpirun.notify(&LocalToMpirun::InputClosed)?;
             }
             return Ok(false);
         }
         if taken > 0 {
-            mpirun.tell(&LocalToMpirun::InputCredit(taken as u32))?;
+            mpirun.notify(&LocalToMpirun::InputCredit(taken as u32))?;
         }
         if lost {
             let line = format!(
@@ -385,7 +385,7 @@ impl RankInput {
                 KEPT_LIMIT >> 20
             );
             let (rank, lines) = (self.rank, vec![line]);
-            mpirun.tell(&LocalToMpirun::Caveats { rank, lines })?;
+            mpirun.notify(&LocalToMpirun::Caveats { rank, lines })?;
         }
         Ok(true)
     }

@@ -298,7 +298,7 @@ impl RankOutputs {
             last,
         };
         // A piece is far below the link's limit.
-        if let Err(error) = mpirun.tell(&message) {
+        if let Err(error) = mpirun.notify(&message) {
             tracing::error!(%error, "output of rank {} is lost", rank.0);
         }
         if mpirun.backlog() > MOST_BACKLOG {

@@ -20,7 +20,7 @@ impl MoveHandler<'_> {
         match health {
             HostHealth::Fine => self.cluster.hosts.set_suspect(host, None),
             HostHealth::Suspect(why) => self.cluster.hosts.set_suspect(host, Some(why)),
-            HostHealth::Leave(why) => self.leave_asked(host, (why, false)),
+            HostHealth::Leave(why) => self.on_leave_request(host, (why, false)),
             HostHealth::NoAnswer(why) => {
                 let name = self.cluster.hosts.name(host);
                 self.out.event(Event::NoHealth { name, why });
@@ -37,7 +37,7 @@ impl MoveHandler<'_> {
         }
         let why = "its local manager got SIGTERM".to_owned();
         self.cluster.hosts.set_ends(host);
-        self.leave_asked(host, (why, true));
+        self.on_leave_request(host, (why, true));
         let stays = !self.commits.mode.recovers() || self.rules().refuses_logs();
         if stays || self.rules().has_nowhere_to_go(host) {
             self.out.send(host, ToLocal::CanNotLeave);
@@ -45,7 +45,7 @@ impl MoveHandler<'_> {
     }
 
     /// The ranks of a host are to leave it, for this reason. `is_urgent`: it is about to end.
-    fn leave_asked(&mut self, host: HostIndex, (why, is_urgent): (String, bool)) {
+    fn on_leave_request(&mut self, host: HostIndex, (why, is_urgent): (String, bool)) {
         if self.is_drained(host) {
             return;
         }

@@ -188,7 +188,7 @@ impl MoveHandler<'_> {
             rank: one.rank,
             to: one.to,
         });
-        self.tell_moved(one.rank);
+        self.notify_moved(one.rank);
         let vacate = ToLocal::Vacate { instance: before };
         self.out.send(one.from, vacate);
         self.out.event(Event::Moved {

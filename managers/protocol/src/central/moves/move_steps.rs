@@ -40,7 +40,7 @@ impl MoveHandler<'_> {
     }
 
     /// Ranks are to move.
-    pub(in crate::central) fn move_asked(&mut self, request: MoveRequest) {
+    pub(in crate::central) fn on_move_request(&mut self, request: MoveRequest) {
         match self.rules().refuses_moves() {
             Some(why) => over(request.id, Vec::new(), Some(why.to_string()), self.out),
             None => self.moves.want(request),
@@ -246,7 +246,7 @@ impl MoveHandler<'_> {
     }
 
     /// Gives a rank that has moved the table, and tells all others where it is.
-    pub(in crate::central) fn tell_moved(&mut self, rank: Rank) {
+    pub(in crate::central) fn notify_moved(&mut self, rank: Rank) {
         let Some(table) = self.cluster.ranks.table() else {
             return;
         };
@@ -262,7 +262,7 @@ impl MoveHandler<'_> {
         };
         self.out.send(self.cluster.ranks.host_of(rank), start);
         // The process may lack what its host was told last.
-        self.group_commits().tell_group_commit(&[rank]);
+        self.group_commits().notify_group_commit(&[rank]);
         self.cluster
             .hosts
             .spread(ToLocal::Update { instance, card }, self.out);
@@ -377,7 +377,7 @@ impl MoveHandler<'_> {
                 .filter(|rank| !self.cluster.ranks.is_away(*rank))
                 .collect();
             for rank in ranks {
-                self.tell_moved(rank);
+                self.notify_moved(rank);
             }
         }
     }

@@ -25,16 +25,20 @@ fn host_of(rank: u32) -> HostIndex {
     (rank / PER_HOST) as HostIndex
 }
 
-fn hear(central: &mut Central, input: CentralInput) -> Vec<CentralEffect> {
+fn on_message(central: &mut Central, input: CentralInput) -> Vec<CentralEffect> {
     let mut effects = Vec::new();
     central.step(Time(1), input, &mut effects);
     effects
 }
 
 /// The same, where central may not look at the ranks too often.
-fn hear_cheaply(central: &mut Central, what: &str, input: CentralInput) -> Vec<CentralEffect> {
+fn on_message_cheaply(
+    central: &mut Central,
+    what: &str,
+    input: CentralInput,
+) -> Vec<CentralEffect> {
     looks::take();
-    let effects = hear(central, input);
+    let effects = on_message(central, input);
     let looks = looks::take();
     println!("{what}: {looks} looks at {RANKS} ranks");
     assert!(looks <= MOST * u64::from(RANKS), "{what}: {looks} looks");
@@ -66,10 +70,10 @@ fn running() -> Central {
         }),
         ..Job::default()
     });
-    hear(&mut central, CentralInput::Begin);
+    on_message(&mut central, CentralInput::Begin);
     for rank in 0..RANKS {
         let said = registered(rank, 0);
-        hear(&mut central, CentralInput::Local(host_of(rank), said));
+        on_message(&mut central, CentralInput::Local(host_of(rank), said));
     }
     for rank in 0..RANKS {
         let said = ToCentral::Image(ImageMessage::Taken {
@@ -77,7 +81,7 @@ fn running() -> Central {
             image: ImageId::Checkpoint(Epoch(1)),
             cost: ImageCost::default(),
         });
-        hear(&mut central, CentralInput::Local(host_of(rank), said));
+        on_message(&mut central, CentralInput::Local(host_of(rank), said));
     }
     assert!(central.view().committed.is_some());
     central
@@ -101,7 +105,7 @@ fn a_move_in_a_large_job_looks_at_each_rank_a_few_times() {
     let mut central = running();
     let (rank, from, to) = (Rank(0), 0, 1);
     let asked = request(1, Movers::Ranks(vec![rank]), Some(to));
-    let effects = hear_cheaply(&mut central, "a request", asked);
+    let effects = on_message_cheaply(&mut central, "a request", asked);
     let [first] = ordered(&effects)[..] else {
         panic!("{effects:?}");
     };
@@ -124,7 +128,7 @@ fn a_move_in_a_large_job_looks_at_each_rank_a_few_times() {
         ("the new process", to, registered(rank.0, 1)),
     ];
     for (what, host, said) in steps {
-        hear_cheaply(&mut central, what, CentralInput::Local(host, said));
+        on_message_cheaply(&mut central, what, CentralInput::Local(host, said));
     }
     assert_eq!(central.cluster.ranks.host_of(rank), to);
 }
@@ -133,6 +137,6 @@ fn a_move_in_a_large_job_looks_at_each_rank_a_few_times() {
 fn a_drain_in_a_large_job_looks_at_each_rank_a_few_times() {
     let mut central = running();
     let asked = request(1, Movers::Drain(7), None);
-    let effects = hear_cheaply(&mut central, "a drain", asked);
+    let effects = on_message_cheaply(&mut central, "a drain", asked);
     assert_eq!(ordered(&effects).len(), PER_HOST as usize);
 }

@@ -41,11 +41,11 @@ impl GroupCommitHandler<'_> {
                 at: now,
             });
         }
-        self.tell_group_commit(&members);
+        self.notify_group_commit(&members);
     }
 
     /// Tells the hosts of a group's ranks which images of these count.
-    pub(in crate::central) fn tell_group_commit(&mut self, members: &[Rank]) {
+    pub(in crate::central) fn notify_group_commit(&mut self, members: &[Rank]) {
         let ranks: Vec<_> = (members.iter())
             .map(|member| (*member, Incarnation::default()))
             .collect();
@@ -183,7 +183,7 @@ impl GroupCommitHandler<'_> {
             epoch: checkpoint.epoch,
             at: checkpoint.at,
         });
-        self.tell_group_commit(&members);
+        self.notify_group_commit(&members);
     }
 
     /// A rank that has come back has all messages that it retains.

@@ -54,7 +54,7 @@ impl HostLossHandler<'_> {
             return self.lost_too_early(host, why);
         }
         self.job.returns.lost_hosts.add(host, why);
-        self.job.out.push(CentralEffect::AskRelaunchable {
+        self.job.out.push(CentralEffect::RequestRelaunchable {
             regions: self.job.commits.regions.epochs(),
         });
     }
@@ -126,7 +126,7 @@ impl HostLossHandler<'_> {
             let ranks = self.job.cluster.former_hosts.ranks_at(host, epoch);
             if Some(epoch) == outlives && !ranks.is_empty() {
                 // Until there is a newer one, a rollback begins a launch with the files.
-                CheckpointHandler::of(&mut self.job).checkpoint_asked();
+                CheckpointHandler::of(&mut self.job).on_checkpoint_request();
                 continue;
             }
             for rank in ranks {
@@ -180,7 +180,7 @@ impl HostLossHandler<'_> {
                 }
             } else if states.iter().any(older) {
                 // Newer files were committed after the question.
-                return self.job.out.push(CentralEffect::AskRelaunchable {
+                return self.job.out.push(CentralEffect::RequestRelaunchable {
                     regions: self.job.commits.regions.epochs(),
                 });
             }
@@ -338,7 +338,7 @@ impl HostLossHandler<'_> {
             self.job.out.push(CentralEffect::Drop(host));
             self.host_gone(host, why);
         } else if silence.begins && self.job.terms.failover.is_some() {
-            self.job.out.push(CentralEffect::AskRelaunchable {
+            self.job.out.push(CentralEffect::RequestRelaunchable {
                 regions: self.job.commits.regions.epochs(),
             });
         }

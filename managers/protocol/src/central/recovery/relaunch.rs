@@ -50,7 +50,7 @@ impl RelaunchHandler<'_> {
             return false;
         }
         self.course.phase = CentralPhase::Relaunching(Relaunching::Asked);
-        self.out.push(CentralEffect::AskStored {
+        self.out.push(CentralEffect::RequestStored {
             regions: self.commits.regions.epochs(),
         });
         true
@@ -72,7 +72,7 @@ impl RelaunchHandler<'_> {
             (CentralInput::Begin, Relaunching::Decided(relaunch, None)) => {
                 let relaunch = relaunch.clone();
                 self.out.push(self.commits.resumed());
-                self.course.end.tell_again(self.out);
+                self.course.end.notify_again(self.out);
                 self.cluster.hosts.count_leases_from(now);
                 self.wait_for_fence(relaunch);
             }

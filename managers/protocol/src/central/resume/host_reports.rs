@@ -246,7 +246,7 @@ impl ResumeHandler<'_> {
     /// learn where they are.
     fn return_again(&mut self, waiting: &[Rank], (past, away): (&Past, &BTreeSet<Rank>)) {
         for rank in past.returning.difference(away) {
-            ReturnHandler::of(&mut self.job).tell_returned(&[*rank]);
+            ReturnHandler::of(&mut self.job).notify_returned(&[*rank]);
         }
         for rank in waiting {
             ReturnHandler::of(&mut self.job).start_group(*rank);
@@ -320,7 +320,7 @@ impl ResumeHandler<'_> {
             .memory
             .is_none_or(|committed| committed.epoch < past.last_epoch)
         {
-            CheckpointHandler::of(&mut self.job).checkpoint_asked();
+            CheckpointHandler::of(&mut self.job).on_checkpoint_request();
         } else {
             // Failures that come faster than checkpoints don't put them off.
             let newest = checkpoints.committed();

@@ -108,7 +108,7 @@ impl Resuming {
     }
 
     /// The hosts are asked now.
-    pub fn ask(&mut self, now: Time) {
+    pub fn request(&mut self, now: Time) {
         self.asked = true;
         self.due = Some(now.plus_millis(REPORT_BOUND));
     }

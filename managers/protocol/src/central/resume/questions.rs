@@ -28,12 +28,12 @@ impl ResumeHandler<'_> {
     fn prepare_hosts(&mut self) {
         let now = self.job.out.now;
         self.job.out.push(self.job.commits.resumed());
-        AddedHostsHandler::of(&mut self.job).tell_added();
+        AddedHostsHandler::of(&mut self.job).notify_added();
         let epochs = self.job.commits.regions.epochs();
         if epochs.newest.is_some() {
             self.job.out.event(Event::RegionsCommitted { epochs });
         }
-        self.job.course.end.tell_again(self.job.out);
+        self.job.course.end.notify_again(self.job.out);
         let by_host = self.job.cluster.ranks.by_host(self.job.cluster.hosts.len());
         self.job.cluster.hosts.with_ranks_take_part(&by_host);
         for host in self.job.cluster.departures.visited() {
@@ -66,7 +66,7 @@ impl ResumeHandler<'_> {
         };
         match input {
             CentralInput::Begin => {
-                resuming.ask(now);
+                resuming.request(now);
                 self.prepare_hosts();
                 self.job
                     .cluster
@@ -136,7 +136,7 @@ impl ResumeHandler<'_> {
                 let mut inputs = self.continue_job(&past, reports);
                 inputs.extend(later);
                 if self.job.returns.lost_hosts.is_pending() {
-                    self.job.out.push(CentralEffect::AskRelaunchable {
+                    self.job.out.push(CentralEffect::RequestRelaunchable {
                         regions: self.job.commits.regions.epochs(),
                     });
                 }

@@ -34,7 +34,7 @@ impl Recall<'_> {
         let placed = placed.and_then(|placement| placement.from);
         let from = placed.or(self.terms.from.filter(|_| self.cluster.has_partners()));
         for host in self.cluster.departures.visited() {
-            self.cluster.hosts.forget_told(host);
+            self.cluster.hosts.forget_notified(host);
         }
         if let Some(oldest) = past.committed.oldest() {
             self.cluster.former_hosts.forget_before(oldest);

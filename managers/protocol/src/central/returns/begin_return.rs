@@ -56,7 +56,7 @@ impl ReturnHandler<'_> {
         self.job.out.effects.extend(placed);
         OrderHandler::of(&mut self.job).order_return(from, &ranks);
         if let Some(abandoned) = abandoned {
-            CheckpointHandler::of(&mut self.job).tell_committed(abandoned);
+            CheckpointHandler::of(&mut self.job).notify_committed(abandoned);
         }
         if let Some(lost) = lost {
             self.report_replaced(&lost, from);

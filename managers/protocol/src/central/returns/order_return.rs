@@ -98,7 +98,7 @@ impl OrderHandler<'_> {
             let incarnation = |rank| (rank, self.cluster.ranks.instance(rank).incarnation);
             let ranks = ranks.into_iter().map(incarnation).collect();
             self.order_on_host(host, from, ranks);
-            self.tell_commits(host);
+            self.notify_commits(host);
         }
     }
 
@@ -129,7 +129,7 @@ impl OrderHandler<'_> {
 
     /// Tells a host which images count: it was in no generation, or an older one, when the others
     /// were told.
-    fn tell_commits(&mut self, host: HostIndex) {
+    fn notify_commits(&mut self, host: HostIndex) {
         let checkpoints = self.commits.checkpoints();
         let commit = ToLocal::Commit {
             generation: self.cluster.ranks.generation(),

@@ -96,7 +96,7 @@ impl ReturnHandler<'_> {
         let since: Vec<Option<Time>> = (members.iter())
             .map(|member| self.job.cluster.ranks.restored(*member))
             .collect();
-        self.tell_returned(&members);
+        self.notify_returned(&members);
         for (member, since) in members.iter().zip(since) {
             self.report_returned(*member, since.unwrap_or(now));
         }
@@ -108,7 +108,7 @@ impl ReturnHandler<'_> {
     }
 
     /// Ranks that are back get the table, and all others learn where they are.
-    pub(in crate::central) fn tell_returned(&mut self, members: &[Rank]) {
+    pub(in crate::central) fn notify_returned(&mut self, members: &[Rank]) {
         let Some(table) = self.job.cluster.ranks.table() else {
             return;
         };
@@ -127,7 +127,7 @@ impl ReturnHandler<'_> {
             self.job.out.send(host, start);
         }
         // Those that are back do not know which images of theirs count by now.
-        GroupCommitHandler::of(&mut self.job).tell_group_commit(members);
+        GroupCommitHandler::of(&mut self.job).notify_group_commit(members);
         for instance in instances {
             if self.job.terms.omits(CentralOmission::Updates) {
                 continue;

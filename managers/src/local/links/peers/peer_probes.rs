@@ -29,7 +29,7 @@ impl Probing {
     }
 
     /// Another manager says this.
-    pub fn hear(&mut self, peer: u32, message: ProbeMessage) {
+    pub fn on_message(&mut self, peer: u32, message: ProbeMessage) {
         self.heard.push((peer, message));
     }
 

@@ -35,13 +35,13 @@ impl Peers {
         if self
             .callers
             .get(&to)
-            .is_some_and(|caller| caller.link.heard() < sent)
+            .is_some_and(|caller| caller.link.last_received() < sent)
             && let Some(mut caller) = self.callers.remove(&to)
         {
             caller.link.detach(reactor);
         }
         match self.dialing.get(&to) {
-            Some(dialing) if dialing.link.heard() < sent => self.drop_dialed(to, reactor),
+            Some(dialing) if dialing.link.last_received() < sent => self.drop_dialed(to, reactor),
             _ => Ok(()),
         }
     }
@@ -61,7 +61,7 @@ impl Peers {
     }
 
     /// Takes the managers whose addresses central is to be asked for.
-    pub fn take_asks(&mut self) -> BTreeSet<u32> {
+    pub fn take_requests(&mut self) -> BTreeSet<u32> {
         std::mem::take(&mut self.probing.asks)
     }
 

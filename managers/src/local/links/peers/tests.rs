@@ -103,7 +103,7 @@ impl Node {
             payload: payload.clone(),
         };
         self.peers
-            .hear(None, give, &self.reactor)
+            .on_message(None, give, &self.reactor)
             .expect("a payload");
     }
 
@@ -185,7 +185,7 @@ fn an_update_follows_the_table_and_needs_no_addresses() {
         payload,
     };
     let first = &mut nodes[0];
-    let heard = first.peers.hear(None, give, &first.reactor);
+    let heard = first.peers.on_message(None, give, &first.reactor);
     heard.expect("a payload");
     turns(&mut nodes, "two answers", |n| n[0].peers.up.len() == 2);
     for node in &nodes {

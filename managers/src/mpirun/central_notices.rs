@@ -1,4 +1,4 @@
-//! News of central for the user, for clients and for the event log. After a resumption central
+//! Notice of central for the user, for clients and for the event log. After a resumption central
 //! tells some of them again: each is reported once.
 
 use crate::report::status_summary::StatusSummary;
@@ -12,9 +12,9 @@ use rejoin_managers_protocol::verdict::Verdict;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// News to report.
+/// Notice to report.
 #[derive(Debug, Clone)]
-pub(super) enum News {
+pub(super) enum Notice {
     /// Something happened in the job.
     Event(Event),
     /// Ranks of lost hosts are on other hosts. This may come again.
@@ -47,9 +47,9 @@ pub(super) enum Placing {
 }
 
 /// The news that are not reported yet, and what tells whether later ones are repeated.
-pub(super) struct CentralNews {
+pub(super) struct CentralNotices {
     summary: StatusSummary,
-    news: Vec<News>,
+    notices: Vec<Notice>,
     /// Reported losses: generation, rank and process id.
     lost: BTreeSet<(Generation, Rank, u32)>,
     /// The last reported recovery of the job.
@@ -71,12 +71,12 @@ pub(super) struct CentralNews {
     decided: Option<Verdict>,
 }
 
-impl CentralNews {
+impl CentralNotices {
     /// Without news. The summary collects events for clients.
-    pub fn new(summary: StatusSummary) -> CentralNews {
-        CentralNews {
+    pub fn new(summary: StatusSummary) -> CentralNotices {
+        CentralNotices {
             summary,
-            news: Vec::new(),
+            notices: Vec::new(),
             lost: BTreeSet::new(),
             recovered: None,
             returned: BTreeSet::new(),
@@ -152,14 +152,14 @@ impl CentralNews {
         };
         if fresh {
             self.summary.event(&event);
-            self.news.push(News::Event(event));
+            self.notices.push(Notice::Event(event));
         }
     }
 
     /// The central manager's process ended `how` so long ago; the one of this process id took over.
     pub fn resumed_by(&mut self, pid: u32, how: String, took: Duration) {
         let took = nanos(took);
-        self.news.push(News::Again { how, pid, took });
+        self.notices.push(Notice::Again { how, pid, took });
     }
 
     /// Another central manager continues: the results of checkpoints may not have been reported.
@@ -190,23 +190,23 @@ impl CentralNews {
             });
         }
         if Some(abandoned) > committed.memory.max(Some(Epoch(0))) {
-            self.news.push(News::Abandoned(abandoned));
+            self.notices.push(Notice::Abandoned(abandoned));
         }
     }
 
     /// Ranks of lost hosts are on other hosts, maybe as told before.
     pub fn placed(&mut self, placement: RankPlacement) {
-        self.news.push(News::Placed(placement));
+        self.notices.push(Notice::Placed(placement));
     }
 
     /// Where ranks are, maybe as told before.
     pub fn placing(&mut self, placing: Placing) {
-        self.news.push(News::Placing(placing));
+        self.notices.push(Notice::Placing(placing));
     }
 
     /// There is no journal for this reason; the central manager continues without it.
     pub fn unjournaled(&mut self, why: String) {
-        self.news.push(News::Unjournaled(why));
+        self.notices.push(Notice::Unjournaled(why));
     }
 
     /// Central has decided; only its first decision counts.
@@ -229,8 +229,8 @@ impl CentralNews {
     }
 
     /// The news since the last call.
-    pub fn take(&mut self) -> Vec<News> {
-        std::mem::take(&mut self.news)
+    pub fn take(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
     }
 }
 
@@ -242,8 +242,8 @@ fn nanos(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    fn empty() -> CentralNews {
-        CentralNews::new(StatusSummary::new(
+    fn empty() -> CentralNotices {
+        CentralNotices::new(StatusSummary::new(
             "a job".into(),
             "a program".into(),
             "none",
@@ -274,7 +274,7 @@ mod tests {
         news.resumed(in_memory(3), Epoch(3));
         let reported = news.take();
         assert!(
-            matches!(reported[..], [News::Event(Event::Committed { .. })]),
+            matches!(reported[..], [Notice::Event(Event::Committed { .. })]),
             "{reported:?}"
         );
         let with_files = CommittedEpochs {
@@ -287,18 +287,18 @@ mod tests {
             matches!(
                 reported[..],
                 [
-                    News::Event(Event::Committed {
+                    Notice::Event(Event::Committed {
                         epoch: Epoch(5),
                         level: Level::Memory,
                         took: 0,
                         ..
                     }),
-                    News::Event(Event::Committed {
+                    Notice::Event(Event::Committed {
                         epoch: Epoch(4),
                         level: Level::File,
                         ..
                     }),
-                    News::Abandoned(Epoch(6))
+                    Notice::Abandoned(Epoch(6))
                 ]
             ),
             "{reported:?}"

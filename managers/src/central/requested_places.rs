@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 
 /// The addresses that hosts have told, and questions that wait for others.
 #[derive(Debug, Default)]
-pub(super) struct AskedPlaces {
+pub(super) struct RequestedPlaces {
     known: BTreeMap<HostIndex, ManagerReach>,
     /// Who asks, and about which host.
     questions: Vec<(HostIndex, HostIndex)>,
 }
 
-impl AskedPlaces {
+impl RequestedPlaces {
     /// A host asks about another. Returns the addresses, if they are known.
-    pub fn ask(&mut self, asker: HostIndex, host: HostIndex) -> Option<ManagerReach> {
+    pub fn request(&mut self, asker: HostIndex, host: HostIndex) -> Option<ManagerReach> {
         let known = self.known.get(&host).cloned();
         if known.is_none() {
             self.questions.push((asker, host));
