@@ -282,6 +282,32 @@ fn central_is_killed_at_every_point() {
 }
 
 #[test]
+fn central_is_killed_at_every_point_of_a_job_without_recovery() {
+    let points = [
+        "registered:2",
+        "all-registered",
+        "start-persisted",
+        "start-sent",
+        "during-broadcast",
+        "all-started",
+        "finalizing:2",
+        "finalized-persisted",
+        "finalized-sent",
+        "during-finalized",
+    ];
+    for point in points {
+        let notes = Notes::new(&format!("none-{point}"));
+        let run = run(&["--recovery", "none"]).env("REJOIN_FAULT", &format!("{point}=central"));
+        let done = run.env("REJOIN_FAULT_FILE", &notes.path()).ok();
+        assert_eq!(notes.read()[0].killed[0].0, "central", "{point}");
+        let (undisturbed, lines) = (undisturbed(), done.stdout());
+        assert_eq!(by_rank(undisturbed, true), by_rank(&lines, true), "{point}");
+        let again = "mpirun: the central manager was killed by signal 9, started again after ";
+        assert!(done.stderr().starts_with(again), "{point}: {}", done.text());
+    }
+}
+
+#[test]
 fn central_and_a_rank_are_killed_at_every_point() {
     survives_at_every_point("central+rank-2");
 }
