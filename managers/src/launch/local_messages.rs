@@ -51,8 +51,8 @@ pub enum MpirunToLocal {
     },
     /// The copy of a rank's receive log is there, up to this mark.
     ReceivedStored(StableMark),
-    /// Before the answer to [`LocalToMpirun::RequestDeterminants`]: the next part of the copy of the
-    /// rank's receive log.
+    /// Before the answer to [`LocalToMpirun::RequestDeterminants`]: the next part of the copy of
+    /// the rank's receive log.
     Received {
         /// The rank.
         rank: Rank,
@@ -195,7 +195,8 @@ pub enum CentralToLocal {
     Tree(BroadcastMessage<TreeOrder>),
     /// Of where ranks are.
     LookUp(lookup::LookupMessage),
-    /// The answer to [`LocalToCentral::RequestImages`]: where the files of a host's images are copied.
+    /// The answer to [`LocalToCentral::RequestImages`]: where the files of a host's images are
+    /// copied.
     ImagesAt {
         /// Number of the host.
         host: u32,

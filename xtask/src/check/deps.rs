@@ -75,6 +75,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "rejoin-managers-report",
         &[
             "rejoin-channel-table",
+            "rejoin-logging",
             "rejoin-wire",
             "rejoin-ckpt",
             "rejoin-managers-protocol",

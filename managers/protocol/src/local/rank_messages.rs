@@ -38,11 +38,8 @@ impl RankMessageHandler<'_> {
         message: ToManager,
     ) {
         let instance = self.processes.instance(rank, incarnation);
-        let Some(process) = self
-            .processes
-            .find(rank, incarnation)
-            .filter(|process| !process.state().is_retiring())
-        else {
+        let process = self.processes.find(rank, incarnation);
+        let Some(process) = process.filter(|process| !process.state().is_retiring()) else {
             if let ToManager::Imaged { image, .. } = message {
                 self.out.push(LocalEffect::DropImage(rank, image));
             }
