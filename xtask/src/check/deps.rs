@@ -76,6 +76,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "rejoin-channel-table",
             "rejoin-wire",
+            "rejoin-logging",
             "rejoin-ckpt",
             "rejoin-managers-protocol",
             "rejoin-managers-host",
