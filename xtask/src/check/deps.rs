@@ -77,7 +77,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "rejoin-channel-table",
             "rejoin-logging",
             "rejoin-wire",
-            "rejoin-logging",
             "rejoin-ckpt",
             "rejoin-managers-protocol",
             "rejoin-managers-host",
