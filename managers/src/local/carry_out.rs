@@ -133,7 +133,7 @@ impl LocalManager {
         let parts = &mut self.parts;
         parts.over = true;
         SpawnHandler::of(parts).start_no_more();
-        parts.copies.iter_mut().for_each(|copies| copies.close());
+        parts.copies.iter().for_each(|copies| copies.close());
         parts.images.leave_folder(keeps_files);
         parts.outputs.job_over();
     }

@@ -20,17 +20,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A file without progress is given up after so long while the manager that has it gives files to
 /// others: each takes its time.
 const BUSY_PATIENCE: Duration = Duration::from_secs(600);
-/// Pause between two attempts.
+/// Pause between two attempts, and longest pause before an order is looked at again.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Longest pause before an order is looked at again: the end of the manager waits for that.
-const LOOK: Duration = Duration::from_millis(10);
 
 /// Least pause after a chunk for which no process waits: a rank that wakes up does not wait for
 /// the system's time slice.
 const REST: Duration = Duration::from_micros(50);
 
+const UNWANTED: &str = "it is not wanted any more";
+
 fn unwanted() -> CopyFailure {
-    CopyFailure::Final("it is not wanted any more".into())
+    CopyFailure::Final(UNWANTED.into())
 }
 
 /// A file that is being made.
@@ -102,25 +102,29 @@ impl Copier {
             return Ok(CopyResult::SharedFolder);
         }
         let folder = &self.member.folder;
-        let begun = match order.file.is_parity {
-            true => folder.begin_parity(rank, number.0),
-            false => folder.begin_copy(rank, number.into()),
-        };
-        let file = begun.map_err(|error| system_text(&error))?;
+        let begun = self
+            .void
+            .if_wanted(order.number, || match order.file.is_parity {
+                true => folder.begin_parity(rank, number.0),
+                false => folder.begin_copy(rank, number.into()),
+            });
+        let file = begun.ok_or(UNWANTED)?;
+        let file = file.map_err(|error| system_text(&error))?;
         let mut draft = Draft::new(file, order.parts.len());
         let (mut progress, mut since) = (0, Instant::now());
         loop {
             if self.void.contain(order.number) {
-                return Err("it is not wanted any more".into());
+                return Err(UNWANTED.into());
             }
             if self.member.gone.have_part_of(order) {
                 return Err("the host that has the file can't be reached".into());
             }
             let (why, patience) = match self.attempt(order, &mut draft) {
                 Ok(None) => return Ok(CopyResult::SharedFolder),
-                // The folder may have been left meanwhile.
-                Ok(Some(_)) if self.void.contain(order.number) => continue,
-                Ok(Some(note)) => return name(draft, &note),
+                Ok(Some(note)) => {
+                    let named = self.void.if_wanted(order.number, || name(draft, &note));
+                    return named.unwrap_or_else(|| Err(UNWANTED.into()));
+                }
                 Err(CopyFailure::Final(why)) => return Err(why),
                 Err(CopyFailure::Connection(why)) => (why, PATIENCE),
                 Err(CopyFailure::Busy) => ("it gives files to others".into(), BUSY_PATIENCE),
@@ -132,7 +136,7 @@ impl Copier {
                     "the manager that has the file can't be reached: {why}"
                 ));
             }
-            self.rest(order, PAUSE);
+            thread::sleep(PAUSE);
         }
     }
 
@@ -219,14 +223,9 @@ impl Copier {
 
     /// Waits until the next bytes may come.
     fn keep_to_rate(&mut self, order: &CopyOrder, length: usize) {
-        let pause = self.rate.pause_after(length, Instant::now());
-        self.rest(order, pause.max(REST));
-    }
-
-    /// Waits for so long, or until the order is not wanted any more.
-    fn rest(&self, order: &CopyOrder, mut left: Duration) {
+        let mut left = self.rate.pause_after(length, Instant::now()).max(REST);
         while !left.is_zero() && !self.void.contain(order.number) {
-            let step = left.min(LOOK);
+            let step = left.min(PAUSE);
             thread::sleep(step);
             left -= step;
         }

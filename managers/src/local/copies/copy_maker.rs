@@ -9,17 +9,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
-
-/// How long the end of the manager waits for a copy under way. Another host may keep it waiting.
-const END_LIMIT: Duration = Duration::from_secs(2);
+use std::thread;
 
 /// The thread, which ends with this value.
 pub(super) struct CopyMaker {
-    /// `None`: it is closed.
-    orders: Option<Sender<CopyOrder>>,
-    thread: JoinHandle<()>,
+    orders: Sender<CopyOrder>,
     /// With the numbers of the orders.
     ends: Receiver<(u64, CopyEnd)>,
     wake: Arc<EventFd>,
@@ -39,7 +33,7 @@ impl CopyMaker {
         let progress = CopyProgress::default();
         let mut copier = Copier::new(member, void.clone(), progress.clone());
         let waker = Arc::clone(&wake);
-        let thread = thread::Builder::new()
+        thread::Builder::new()
             .name("rejoin-copy".into())
             .spawn(move || {
                 for order in to_do {
@@ -52,8 +46,7 @@ impl CopyMaker {
                 }
             })?;
         Ok(CopyMaker {
-            orders: Some(orders),
-            thread,
+            orders,
             ends,
             wake,
             void,
@@ -63,10 +56,8 @@ impl CopyMaker {
 
     /// Has a copy made.
     pub fn order(&self, order: CopyOrder) {
-        if let Some(orders) = &self.orders {
-            // The thread lives as long as this value.
-            let _ = orders.send(order);
-        }
+        // The thread lives as long as this value.
+        let _ = self.orders.send(order);
     }
 
     /// How many bytes the order of this number has, of how many, if it is being carried out.
@@ -79,14 +70,9 @@ impl CopyMaker {
         self.void.add_all();
     }
 
-    /// Stops, and waits until no file is being written: the folder is to be left.
-    pub fn close(&mut self) {
-        self.stop();
-        self.orders = None;
-        let begun = Instant::now();
-        while !self.thread.is_finished() && begun.elapsed() < END_LIMIT {
-            thread::sleep(Duration::from_millis(1));
-        }
+    /// Stops, and no file appears in the folder any more. Waits for at most one that gets its name.
+    pub fn close(&self) {
+        self.void.close();
     }
 
     /// The order of this number, which has not ended, is not wanted any more.

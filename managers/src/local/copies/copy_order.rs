@@ -116,6 +116,8 @@ pub(super) struct VoidOrders {
     numbers: Arc<Mutex<BTreeSet<u64>>>,
     /// None is wanted.
     is_over: Arc<AtomicBool>,
+    /// Held while a file appears in the folder.
+    folder: Arc<Mutex<()>>,
 }
 
 impl VoidOrders {
@@ -137,6 +139,19 @@ impl VoidOrders {
     /// No file is wanted any more.
     pub fn add_all(&self) {
         self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// The same, and none appears in the folder from now on.
+    pub fn close(&self) {
+        let _appears = self.folder.lock().unwrap_or_else(PoisonError::into_inner);
+        self.add_all();
+    }
+
+    /// Lets a file of the order of this number appear in the folder; `None`: it is not wanted any
+    /// more.
+    pub fn if_wanted<T>(&self, number: u64, appear: impl FnOnce() -> T) -> Option<T> {
+        let _appears = self.folder.lock().unwrap_or_else(PoisonError::into_inner);
+        (!self.contain(number)).then(appear)
     }
 
     fn numbers(&self) -> std::sync::MutexGuard<'_, BTreeSet<u64>> {

@@ -350,9 +350,9 @@ impl ImageCopies {
     }
 
     /// The manager ends: its folder is left as it is now.
-    pub fn close(&mut self) {
+    pub fn close(&self) {
         self.maker.close();
-        self.urgent.iter_mut().for_each(CopyMaker::close);
+        self.urgent.iter().for_each(CopyMaker::close);
     }
 
     /// This process begins once its file is here. Returns the hosts of which central must be asked

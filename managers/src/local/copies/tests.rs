@@ -1,7 +1,9 @@
 //! One host copies a file of another one over connections that break.
 
 use super::copy_maker::CopyMaker;
-use super::copy_order::{CopyFailure, CopyMember, CopyOrder, CopyResult, GoneHosts, NeededFile};
+use super::copy_order::{
+    CopyFailure, CopyMember, CopyOrder, CopyResult, GoneHosts, NeededFile, VoidOrders,
+};
 use super::copy_server::CopyServer;
 use super::file_source::FileSource;
 use super::*;
@@ -282,4 +284,29 @@ fn a_host_that_is_lost_meanwhile_is_not_asked_again() {
         drop(caller);
     });
     assert!(why.contains("can't be reached"), "{why}");
+}
+
+#[test]
+fn no_file_appears_once_its_folder_was_left() {
+    let orders = VoidOrders::default();
+    orders.add(1);
+    assert_eq!(orders.if_wanted(1, || "a file"), None);
+    assert_eq!(orders.if_wanted(2, || "a file"), Some("a file"));
+    let (begins, begun) = std::sync::mpsc::channel();
+    thread::scope(|scope| {
+        let copier = orders.clone();
+        let file = scope.spawn(move || {
+            copier.if_wanted(2, || {
+                begins.send(()).expect("a listener");
+                thread::sleep(Duration::from_millis(20));
+                Instant::now()
+            })
+        });
+        begun.recv().expect("a file that is about to appear");
+        orders.close();
+        let left = Instant::now();
+        let appeared = file.join().expect("no panic").expect("it was wanted");
+        assert!(appeared <= left, "the folder was left before");
+    });
+    assert_eq!(orders.if_wanted(2, || "a file"), None);
 }
