@@ -4,7 +4,7 @@ mod common;
 
 use common::{finish, mpirun, mpirun_in, settled};
 use rejoin_tests::job::living_children;
-use rejoin_tests::processes::{all_gone, children, descendants, kill, wait_for};
+use rejoin_tests::processes::{all_gone, children, descendants, is_alive, kill, wait_for};
 use std::time::Duration;
 
 /// Limit of a wait whose length does not matter.
@@ -276,6 +276,25 @@ fn a_killed_central_manager_has_a_successor_also_without_recovery() {
     assert!(done.out.contains("1\n"), "{}", done.out);
     let again = "mpirun: the central manager was killed by signal 9, started again after ";
     assert!(done.err.contains(again), "{}", done.err);
+}
+
+/// The successor learns how a rank has ended whose end nobody has taken.
+#[test]
+fn a_failure_that_a_stopped_central_manager_has_not_taken_is_no_success() {
+    let gate = Gate::new("central-stopped");
+    let script = format!("{}; exit 3", gate.wait());
+    let child = mpirun(&["-n", "1", "sh", "-c", &script]).spawn().unwrap();
+    settled(child.id(), 3);
+    let central = living_children(child.id(), "rejoin-central")[0];
+    let rank = children(living_children(child.id(), "rejoin-local")[0])[0];
+    kill(central, libc::SIGSTOP);
+    gate.open();
+    wait_for(SOON, "the end of the rank", || !is_alive(rank));
+    kill(central, libc::SIGKILL);
+    let done = finish(child);
+    assert_eq!(done.code, Some(3), "{}", done.err);
+    let why = "rank 0 on host ";
+    assert!(done.last_line().contains(why), "{}", done.err);
 }
 
 #[test]

@@ -31,17 +31,19 @@ fn a_plain_program_ends_as_it_ends() {
         ],
     );
     assert_eq!(effects, [ended(Stage::Spawned), LocalEffect::Sweep]);
-    let effects = steps(
-        &mut spawned(),
-        vec![LocalInput::ChildEnded(R, I, End::Exited(2))],
-    );
-    assert_eq!(
-        effects,
-        [
-            failed(CHILD, End::Exited(2), Stage::Spawned),
-            LocalEffect::Sweep
-        ]
-    );
+    let mut core = spawned();
+    let failure = LocalInput::ChildEnded(R, I, End::Exited(2));
+    let told = failed(CHILD, End::Exited(2), Stage::Spawned);
+    assert_eq!(steps(&mut core, vec![failure]), [told]);
+    ends_by_order(&mut core);
+}
+
+/// The host stays until central has decided what comes of the failure, of which a successor of
+/// central must learn.
+fn ends_by_order(core: &mut Local) {
+    let end = ToLocal::End { why: "test".into() };
+    let effects = steps(core, vec![LocalInput::Central(end)]);
+    assert_eq!(effects.last(), Some(&LocalEffect::Sweep));
 }
 
 #[test]
@@ -108,7 +110,8 @@ fn an_orphan_is_lost_when_it_says_so() {
     let effects = steps(&mut core, vec![said(CHILD, ToManager::Orphan { on })]);
     assert_eq!(effects, [lost(CHILD, Cause::Orphaned { on })]);
     let end = LocalInput::ChildEnded(R, I, End::Signaled(9));
-    assert_eq!(steps(&mut core, vec![end]), [LocalEffect::Sweep]);
+    assert_eq!(steps(&mut core, vec![end]), []);
+    ends_by_order(&mut core);
 }
 
 #[test]

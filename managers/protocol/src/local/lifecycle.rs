@@ -101,11 +101,9 @@ impl HostEndHandler<'_> {
     pub fn sweep_when_empty(&mut self) {
         let ending = matches!(self.course.phase, LocalPhase::Ending(_));
         // A failed rank delays the end of the host until central has decided how to continue.
-        let is_over =
-            |r: &RankProcess| r.state().is_settled() || (r.state().is_lost() && !self.course.hold);
-        let settled = |r: &RankProcess| r.has_ended() && (ending || is_over(r));
+        let settled = |r: &RankProcess| r.has_ended() && (ending || r.state().is_settled());
         // Nor may it be gone before central has stored how its ranks ended.
-        let told = !self.course.hold || self.processes.are_exits_acknowledged();
+        let told = self.processes.are_exits_acknowledged();
         let busy = ending
             || (self.course.phase == LocalPhase::Running && !self.processes.is_empty() && told);
         if busy && self.processes.iter().all(settled) {
