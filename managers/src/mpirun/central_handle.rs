@@ -223,6 +223,11 @@ impl CentralHandle {
         &self.process.view
     }
 
+    /// All ranks have called `MPI_Init`.
+    pub fn has_run(&self) -> bool {
+        self.process.has_run()
+    }
+
     /// A client wants to know how the job is: [`CentralHandle::take_statuses`] will say.
     pub fn request_status(&mut self, request: StatusRequest) -> Result<()> {
         self.process.request_status(request)

@@ -61,7 +61,7 @@ impl Launcher {
     /// this job.
     pub(super) fn say_unused(&self) {
         let plan = &self.launch.plan;
-        if self.has_run || plan.size < 2 {
+        if self.central.has_run() || plan.size < 2 {
             return;
         }
         let named = |program| Some((program, linked_mpi(program)?));
@@ -181,7 +181,7 @@ impl Launcher {
             return None;
         };
         let (from, named) = (self.launch.plan.from?, self.named.as_ref()?);
-        if self.has_run || self.is_interrupted {
+        if self.central.has_run() || self.is_interrupted {
             return None;
         }
         let why = saved_images::damage_of(named.images(), named.id(), *rank, from)?;

@@ -236,7 +236,6 @@ impl Launcher {
             logs,
             regions: RegionEpochs::default(),
             named,
-            has_run: false,
             is_interrupted: false,
             launch,
         };

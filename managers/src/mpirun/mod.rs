@@ -43,7 +43,7 @@ use local_managers::{LocalManagers, LostManager};
 use nix::sys::signal::{Signal, raise};
 use observers::Observers;
 use rejoin_channel_table::Epoch;
-use rejoin_managers_protocol::central::{CentralInput, Course, HostIndex, JobView};
+use rejoin_managers_protocol::central::{CentralInput, HostIndex};
 use rejoin_managers_protocol::region_commits::RegionEpochs;
 use rejoin_managers_protocol::signal_numbers;
 use rejoin_managers_protocol::verdict::Verdict;
@@ -227,8 +227,6 @@ struct Launcher {
     regions: RegionEpochs,
     /// Of a job that can be restarted.
     named: Option<NamedJob>,
-    /// All ranks have called `MPI_Init`.
-    has_run: bool,
     /// A signal came that ends the job.
     is_interrupted: bool,
 }
@@ -262,11 +260,8 @@ impl Launcher {
                 self.progress.end();
                 return Ok(verdict);
             }
-            let JobView {
-                course, progress, ..
-            } = self.central.view();
-            self.has_run |= matches!(course, Course::Running | Course::Finalizing);
-            self.progress.update(*progress, Instant::now());
+            let progress = self.central.view().progress;
+            self.progress.update(progress, Instant::now());
             self.reactor.wait(self.wait_limit(), &mut tokens)?;
             for token in &tokens {
                 match token.kind {

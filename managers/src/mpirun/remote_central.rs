@@ -15,7 +15,7 @@ use crate::net::local_link::{Filled, LocalLink};
 use crate::net::manager_listener::ListeningSockets;
 use crate::net::reactor::{Interest, Reactor, Token};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rejoin_managers_protocol::central::{Central, CentralInput, Job, JobView};
+use rejoin_managers_protocol::central::{Central, CentralInput, Course, Job, JobView};
 use rejoin_managers_protocol::manager_messages::Time;
 use rejoin_managers_protocol::policy::{History, RecoveryLimit};
 use rejoin_managers_protocol::verdict::Verdict;
@@ -66,6 +66,8 @@ pub(super) struct RemoteCentral {
     /// The last one has ended, and none takes over.
     over: bool,
     token: Token,
+    /// All ranks have called `MPI_Init`.
+    has_run: bool,
     /// There is no journal, for this reason: no successor can continue the job.
     unjournaled: Option<String>,
     /// The process can't read the journal, for this reason.
@@ -95,6 +97,7 @@ impl RemoteCentral {
         let no_place = || "no place for its journal was found".to_string();
         let mut remote = RemoteCentral {
             view: Central::new(setup.job.clone()).view(),
+            has_run: false,
             unjournaled: setup.journal.is_none().then(no_place),
             setup,
             link: LocalLink::new(socket, MANAGER_LIMIT, MANAGER_LIMIT),
@@ -177,6 +180,11 @@ impl RemoteCentral {
     /// How often another one took over.
     pub fn restarts(&self) -> u64 {
         self.history.total()
+    }
+
+    /// All ranks have called `MPI_Init`.
+    pub fn has_run(&self) -> bool {
+        self.has_run
     }
 
     /// Removes the journal: its records are of no use any more.
@@ -284,6 +292,7 @@ impl RemoteCentral {
             CentralToMpirun::Step { took, view, .. } => {
                 self.inputs.stored(took);
                 if let Some(view) = view {
+                    self.has_run |= matches!(view.course, Course::Running | Course::Finalizing);
                     self.view.clone_from(view);
                 }
             }
