@@ -47,49 +47,40 @@ enum Inner {
     Test(Box<testnet::Port>),
 }
 
-/// Resumes a rank that is blocked in [`Dev::wait`], from any thread.
-pub type NotifyFn = Box<dyn Fn() + Send + Sync>;
-
-/// Runs the same call on the channel device, or on what stands in its place: a replay, or a test's
-/// rank. These two have the same methods.
+/// Calls a method of [`Adi`] of what is behind the interface. The kinds are told apart here, not by
+/// a table of functions: calls of the fast path are inlined.
 macro_rules! on {
-    ($dev:expr, $d:ident => $real:expr, $t:ident => $test:expr) => {
+    ($dev:ident.$method:ident($($arg:expr),*)) => {
         match &mut $dev.inner {
-            Inner::Real($d) => $real,
-            Inner::Replayed($t) => $test,
+            Inner::Real(d) => Adi::$method(&mut **d, $($arg),*),
+            Inner::Replayed(d) => Adi::$method(&mut **d, $($arg),*),
             #[cfg(test)]
-            Inner::Test($t) => $test,
+            Inner::Test(d) => Adi::$method(&mut **d, $($arg),*),
         }
     };
 }
 
-/// Runs a call that changes nothing, as [`on`] does.
-macro_rules! ask {
-    ($dev:expr, $d:ident => $real:expr, $t:ident => $test:expr) => {
+/// The same for a method that changes nothing.
+macro_rules! look_at {
+    ($dev:ident.$method:ident($($arg:expr),*)) => {
         match &$dev.inner {
-            Inner::Real($d) => $real,
-            Inner::Replayed($t) => $test,
+            Inner::Real(d) => Adi::$method(&**d, $($arg),*),
+            Inner::Replayed(d) => Adi::$method(&**d, $($arg),*),
             #[cfg(test)]
-            Inner::Test($t) => $test,
+            Inner::Test(d) => Adi::$method(&**d, $($arg),*),
         }
     };
 }
 
 // After the macros that it uses.
+mod channel;
+mod device_interface;
 mod log_access;
 mod recording;
 mod replayed;
 
-/// What became of a send on the fast path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SendAttempt {
-    /// The message is sent; the loss of its link counts for the next call.
-    Sent,
-    /// Nothing was done, and the link was not tried.
-    Untried,
-    /// Nothing was done: the link takes no message now, so a second attempt would fail too.
-    WouldBlock,
-}
+use device_interface::Adi;
+pub use device_interface::{NotifyFn, SendAttempt};
 
 impl Dev {
     /// Connects to the job.
@@ -129,7 +120,7 @@ impl Dev {
     #[cold]
     pub fn fail(&mut self, error: Error) -> Error {
         if self.failed.is_none() {
-            on!(self, d => d.withdraw(), t => t.withdraw());
+            on!(self.withdraw());
             self.guarded = true;
         }
         (**self.failed.get_or_insert_with(|| Box::new(error))).clone()
@@ -151,127 +142,108 @@ impl Dev {
 
     /// A place where an image of this process may be taken, if a checkpoint request is pending.
     pub fn safe_point(&mut self) -> Result<()> {
-        let result = match &mut self.inner {
-            Inner::Real(device) => device.safe_point().map_err(as_error),
-            Inner::Replayed(_) => Ok(()),
-            #[cfg(test)]
-            Inner::Test(_) => Ok(()),
-        };
+        let result = on!(self.safe_point());
         self.keep(result)
     }
 
     /// A signal with this number has come while the program is in its own code.
     pub fn meet_signal(&mut self, number: u32) -> Result<()> {
-        let result = match &mut self.inner {
-            Inner::Real(device) => device.meet_signal(number).map_err(as_error),
-            Inner::Replayed(_) => Ok(()),
-            #[cfg(test)]
-            Inner::Test(_) => Ok(()),
-        };
+        let result = on!(self.meet_signal(number));
         self.keep(result)
     }
 
     /// Lets checkpoints be requested by signal.
     pub fn accept_checkpoints(&mut self, ask: Ask) -> Result<()> {
-        let result = match &mut self.inner {
-            Inner::Real(device) => device.accept_checkpoints(ask).map_err(as_error),
-            Inner::Replayed(_) => Ok(()),
-            #[cfg(test)]
-            Inner::Test(_) => Ok(()),
-        };
+        let result = on!(self.accept_checkpoints(ask));
         self.keep(result)
     }
 
     /// Job, generation and incarnation of this process.
     pub fn identity(&self) -> Identity {
-        ask!(self, d => d.identity(), t => t.identity())
+        look_at!(self.identity())
     }
 
     /// Folder for the memory that programs register as their state, and the newest stored state
     /// from which the job may continue, if it does so.
     pub fn state_folder(&self) -> (Option<PathBuf>, Option<u32>) {
-        ask!(self, d => {
-            let settings = d.settings();
-            let newest = settings.restart.then_some(settings.newest.unwrap_or(u32::MAX));
-            (settings.folder.as_ref().map(PathBuf::from), newest)
-        }, _t => (None, None))
+        look_at!(self.state_folder())
     }
 
     /// Asks for the number of a checkpoint of registered memory, above this one.
     pub fn request_regions_number(&mut self, above: Epoch) -> Result<()> {
         self.alive()?;
-        let asked = on!(self, d => d.request_regions_number(above).map_err(as_error), _t => Ok(()));
+        let asked = on!(self.request_regions_number(above));
         self.keep(asked)
     }
 
     /// The number, once it has come.
     pub fn regions_number(&self) -> Option<Epoch> {
-        ask!(self, d => d.regions_number(), _t => None)
+        look_at!(self.regions_number())
     }
 
     /// The registered memory is stored at this checkpoint, on all ranks.
     pub fn regions_stored(&mut self, epoch: Epoch) -> Result<()> {
         self.alive()?;
-        let told = on!(self, d => d.regions_stored(epoch).map_err(as_error), _t => Ok(()));
+        let told = on!(self.regions_stored(epoch));
         self.keep(told)
     }
 
     /// Once this checkpoint of registered memory is committed: the one before it that counts.
     pub fn regions_before(&self, epoch: Epoch) -> Option<Option<Epoch>> {
-        ask!(self, d => d.regions_before(epoch), _t => None)
+        look_at!(self.regions_before(epoch))
     }
 
     /// Whether images are taken of this process.
     pub fn takes_images(&self) -> bool {
-        ask!(self, d => d.takes_images(), _t => false)
+        look_at!(self.takes_images())
     }
 
     /// Requests a checkpoint of the job that includes all work before this call.
     pub fn request_checkpoint(&mut self) -> Result<Epoch> {
         self.alive()?;
-        let asked = on!(self, d => d.request_checkpoint().map_err(as_error), _t => Ok(Epoch(0)));
+        let asked = on!(self.request_checkpoint());
         self.keep(asked)
     }
 
     /// Whether a checkpoint later than this epoch is committed; `false` when it was aborted.
     pub fn checkpointed(&self, after: Epoch) -> Option<bool> {
-        ask!(self, d => d.checkpointed(after), _t => Some(false))
+        look_at!(self.checkpointed(after))
     }
 
     /// World rank of this process.
     pub fn rank(&self) -> Rank {
-        ask!(self, d => d.rank(), t => t.rank())
+        look_at!(self.rank())
     }
 
     /// Number of ranks of the job.
     pub fn size(&self) -> u32 {
-        ask!(self, d => d.size(), t => t.size())
+        look_at!(self.size())
     }
 
     /// Whether the order in which a reduction combines may follow the hosts
     /// (`REJOIN_REDUCE_ORDER`).
     pub fn reduces_by_hosts(&self) -> bool {
-        ask!(self, d => d.reduces_by_hosts(), t => t.reduces_by_hosts())
+        look_at!(self.reduces_by_hosts())
     }
 
     /// Which ranks of the job share a host, and what a message within a host costs.
     pub fn locality(&self) -> JobLocality {
-        ask!(self, d => d.locality(), t => t.locality())
+        look_at!(self.locality())
     }
 
     /// The host that this process is on now: equal for ranks that can share memory.
     pub fn local_host(&self) -> String {
-        ask!(self, d => d.local_host().to_owned(), t => t.local_host())
+        look_at!(self.local_host())
     }
 
     /// Name of the host of `rank`.
     pub fn host_of(&self, rank: Rank) -> String {
-        ask!(self, d => d.host_of(rank).to_string(), t => t.host_of(rank))
+        look_at!(self.host_of(rank))
     }
 
     /// The number of the program in an MPMD start.
     pub fn appnum(&self) -> Option<u32> {
-        ask!(self, d => d.appnum(), t => t.appnum())
+        look_at!(self.appnum())
     }
 
     /// Starts a send that a request completes, or continues a standard one that [`Dev::try_send`]
@@ -291,15 +263,7 @@ impl Dev {
         // SAFETY: the caller keeps the buffer.
         unsafe { self.record_send(to, &env, (buf, len)) };
         // SAFETY: the caller keeps the buffer.
-        let started = on!(self, d => unsafe {
-            match attempt {
-                SendAttempt::WouldBlock => d.continue_isend(to, env, buf, len, mode),
-                SendAttempt::Sent | SendAttempt::Untried => d.isend(to, env, buf, len, mode),
-            }
-        }.map_err(as_error), t => {
-            // SAFETY: as above.
-            unsafe { t.isend(to, env, buf, len, mode) }
-        });
+        let started = unsafe { on!(self.isend(to, env, (buf, len), mode, attempt)) };
         self.keep(started)
     }
 
@@ -319,15 +283,7 @@ impl Dev {
         // SAFETY: the caller keeps the buffer.
         unsafe { self.record_send(to, &env, (buf, len)) };
         // SAFETY: the caller keeps the buffer.
-        let started = on!(self, d => unsafe {
-            match attempt {
-                SendAttempt::WouldBlock => d.continue_send(to, env, buf, len),
-                SendAttempt::Sent | SendAttempt::Untried => d.send(to, env, buf, len),
-            }
-        }.map_err(as_error), t => {
-            // SAFETY: as above.
-            unsafe { t.send(to, env, buf, len) }
-        });
+        let started = unsafe { on!(self.send(to, env, (buf, len), attempt)) };
         self.keep(started)
     }
 
@@ -349,8 +305,7 @@ impl Dev {
             return SendAttempt::Untried;
         }
         // SAFETY: the caller's promise.
-        let tried = on!(self, d => unsafe { d.try_send(to, env, buf, len, caller) },
-            _t => SendOutcome::WouldBlock);
+        let tried = unsafe { on!(self.try_send(to, env, (buf, len), caller)) };
         self.attempted(to, tried)
     }
 
@@ -372,8 +327,7 @@ impl Dev {
     #[cold]
     #[inline(never)]
     fn link_lost(&mut self, to: Rank, fault: Fault) {
-        let dropped = on!(self, d => d.link_lost(to, fault).map_err(as_error),
-            _t => { let _ = (to, fault); Ok(()) });
+        let dropped = on!(self.link_lost(to, fault));
         if self.keep(dropped).is_ok() {
             let _ = self.await_links();
         }
@@ -395,8 +349,8 @@ impl Dev {
             return None;
         }
         // SAFETY: the caller's promise.
-        let done = on!(self, d => unsafe { d.try_recv(pat, buf, len) }, _t => None);
-        if done.is_some() && on!(self, d => d.owes_ack(), _t => false) {
+        let done = unsafe { on!(self.try_recv(pat, buf, len)) };
+        if done.is_some() && look_at!(self.owes_ack()) {
             self.answer();
         }
         done
@@ -407,7 +361,7 @@ impl Dev {
     #[cold]
     #[inline(never)]
     fn answer(&mut self) {
-        let answered = on!(self, d => d.write_acks().map_err(as_error), _t => Ok(()));
+        let answered = on!(self.write_acks());
         let _ = self.keep(answered);
     }
 
@@ -415,7 +369,7 @@ impl Dev {
     #[inline]
     pub fn poll_occasionally(&mut self) -> Result<()> {
         self.alive()?;
-        let polled = on!(self, d => d.poll_occasionally().map_err(as_error), _t => Ok(()));
+        let polled = on!(self.poll_occasionally());
         self.keep(polled)
     }
 
@@ -430,10 +384,7 @@ impl Dev {
             return None;
         }
         // SAFETY: the caller's promise.
-        on!(self, d => unsafe { d.try_post(pat, buf, len) }, t => {
-            // SAFETY: as above.
-            unsafe { t.irecv(*pat, buf, len) }.ok()
-        })
+        unsafe { on!(self.try_post(pat, buf, len)) }
     }
 
     /// Posts a receive.
@@ -443,11 +394,7 @@ impl Dev {
     pub unsafe fn irecv(&mut self, pat: Pattern, buf: *mut u8, len: usize) -> Result<ReqId> {
         self.alive()?;
         // SAFETY: the caller keeps the buffer.
-        let posted = on!(self, d => unsafe { d.irecv(pat, buf, len) }.map_err(as_error),
-        t => {
-            // SAFETY: as above.
-            unsafe { t.irecv(pat, buf, len) }
-        });
+        let posted = unsafe { on!(self.irecv(pat, buf, len)) };
         let posted = self.keep(posted)?;
         self.record_receive(&pat, posted, (buf, len));
         Ok(posted)
@@ -458,7 +405,7 @@ impl Dev {
         if self.failed.is_some() {
             return None;
         }
-        let done = on!(self, d => d.poll(r), t => t.poll(r));
+        let done = on!(self.poll(r));
         self.record_completion(r, done.as_ref());
         done
     }
@@ -469,25 +416,25 @@ impl Dev {
         if self.guarded && (self.failed.is_some() || self.recorder.is_some()) {
             return None;
         }
-        on!(self, d => d.poll_whole(r), t => t.poll_whole(r))
+        on!(self.poll_whole(r))
     }
 
     /// Whether `r` is complete, or its wait would end with an error.
     pub fn is_complete(&self, r: ReqId) -> bool {
-        self.failed.is_some() || ask!(self, d => d.is_complete(r), t => t.is_complete(r))
+        self.failed.is_some() || look_at!(self.is_complete(r))
     }
 
     /// Asks to cancel `r`; its completion says whether that worked.
     pub fn cancel(&mut self, r: ReqId) {
         if self.failed.is_none() {
-            on!(self, d => d.cancel(r), t => t.cancel(r));
+            on!(self.cancel(r));
         }
     }
 
     /// The first unexpected message that `pat` matches.
     pub fn probe(&mut self, pat: &Pattern) -> Option<Probe> {
         self.alive().ok()?;
-        let found = on!(self, d => d.probe(pat), t => t.probe(pat));
+        let found = on!(self.probe(pat));
         self.record_probe(pat, found.as_ref());
         found
     }
@@ -495,7 +442,7 @@ impl Dev {
     /// Probes as [`Dev::probe`], and takes the message out of matching.
     pub fn mprobe(&mut self, pat: &Pattern) -> Option<(MsgId, Probe)> {
         self.alive().ok()?;
-        let taken = on!(self, d => d.mprobe(pat), t => t.mprobe(pat));
+        let taken = on!(self.mprobe(pat));
         self.record_matched_probe(pat, taken.as_ref());
         taken
     }
@@ -507,11 +454,7 @@ impl Dev {
     pub unsafe fn imrecv(&mut self, msg: MsgId, buf: *mut u8, len: usize) -> Result<ReqId> {
         self.alive()?;
         // SAFETY: the caller keeps the buffer.
-        let posted = on!(self, d => unsafe { d.imrecv(msg, buf, len) }.map_err(as_error),
-        t => {
-            // SAFETY: as above.
-            unsafe { t.imrecv(msg, buf, len) }
-        });
+        let posted = unsafe { on!(self.imrecv(msg, buf, len)) };
         let posted = self.keep(posted)?;
         self.record_matched_receive(msg, posted, (buf, len));
         Ok(posted)
@@ -520,77 +463,76 @@ impl Dev {
     /// One pass that does not block; true if anything moved.
     pub fn progress(&mut self, hint: Option<ReqId>) -> Result<bool> {
         self.alive()?;
-        let moved = on!(self, d => d.progress(hint).map_err(as_error), t => t.progress(hint));
+        let moved = on!(self.progress(hint));
         self.keep(moved)
     }
 
     /// One pass of progress for a call that does not wait; true if anything moved.
     pub fn look(&mut self, hint: Option<ReqId>) -> Result<bool> {
         self.alive()?;
-        let moved = on!(self, d => d.look(hint).map_err(as_error), t => t.progress(hint));
+        let moved = on!(self.look(hint));
         self.keep(moved)
     }
 
     /// Progress, then blocks until something happened or the call's budget is used.
     pub fn wait(&mut self, hint: Option<ReqId>, deadline: Option<Duration>) -> Result<()> {
         self.alive()?;
-        let waited = on!(self, d => d.wait(hint, deadline).map_err(as_error),
-            t => { let _ = deadline; t.wait(hint) });
+        let waited = on!(self.wait(hint, deadline));
         self.keep(waited)
     }
 
     /// Counts arrivals, completions and the failure, so that a waiting thread can be notified.
     pub fn moved(&self) -> u64 {
-        let moved = ask!(self, d => d.moved(), t => t.moved());
+        let moved = look_at!(self.moved());
         moved.wrapping_add(self.failed.is_some().into())
     }
 
     /// What another thread calls to resume this thread in [`Dev::wait`].
     pub fn waker(&self) -> NotifyFn {
-        ask!(self, d => { let w = d.waker(); Box::new(move || w.wake()) }, _t => Box::new(|| {}))
+        look_at!(self.waker())
     }
 
     /// Whether something was sent to a rank to which there is no link yet.
     #[inline]
     pub fn awaits_links(&self) -> bool {
-        ask!(self, d => d.awaits_links(), _t => false)
+        look_at!(self.awaits_links())
     }
 
     /// How much longer a blocking call waits at its end for these links, after it has waited for
     /// `waited`. `None`: no longer.
     pub fn links_to_wait_for(&mut self, waited: Duration) -> Option<Duration> {
-        on!(self, d => d.links_to_wait_for(waited), _t => { let _ = waited; None })
+        on!(self.links_to_wait_for(waited))
     }
 
     /// Waits for these links, within bounds: after the loss of one.
     fn await_links(&mut self) -> Result<()> {
         self.alive()?;
-        let waited = on!(self, d => d.await_links().map_err(as_error), _t => Ok(()));
+        let waited = on!(self.await_links());
         self.keep(waited)
     }
 
     /// Sets the names that reports of long waits use.
     pub fn set_names(&mut self, names: Names) {
         self.record_names(&names);
-        on!(self, d => d.set_names(names), t => t.set_names(names));
+        on!(self.set_names(names));
     }
 
     /// Sends all acks; what this rank sent is acknowledged when [`Dev::is_flushed`].
     pub fn begin_flush(&mut self) -> Result<()> {
         self.alive()?;
-        let begun = on!(self, d => d.begin_flush().map_err(as_error), _t => Ok(()));
+        let begun = on!(self.begin_flush());
         self.keep(begun)
     }
 
     /// Whether everything sent is acknowledged.
     pub fn is_flushed(&self) -> bool {
-        ask!(self, d => d.is_flushed(), _t => true)
+        look_at!(self.is_flushed())
     }
 
     /// The program has called `MPI_Finalize`.
     pub fn begin_finalize(&mut self) -> Result<()> {
         self.alive()?;
-        let begun = on!(self, d => { d.begin_finalize(); Ok(()) }, t => t.begin_finalize());
+        let begun = on!(self.begin_finalize());
         self.record_finalize();
         self.keep(begun)
     }
@@ -598,26 +540,24 @@ impl Dev {
     /// After the flush: tells the other ranks that this one is about to leave.
     pub fn announce_finalize(&mut self) -> Result<Counters> {
         self.alive()?;
-        let told = on!(self, d => d.announce_finalize().map_err(as_error),
-            _t => Ok(Counters::default()));
+        let told = on!(self.announce_finalize());
         self.keep(told)
     }
 
     /// Whether all ranks are about to leave.
     pub fn all_finalized(&self) -> bool {
-        ask!(self, d => d.all_finalized(), _t => true)
+        look_at!(self.all_finalized())
     }
 
     /// Closes, once all ranks are about to leave.
     pub fn leave_job(&mut self, counters: Counters) -> Result<()> {
         self.alive()?;
-        let closed = on!(self, d => d.leave_job(counters).map_err(as_error),
-            _t => { drop(counters); Ok(()) });
+        let closed = on!(self.leave_job(counters));
         self.keep(closed)
     }
 
     /// Ends the job.
     pub fn abort(&mut self, code: i32) -> ! {
-        on!(self, d => d.abort(code), t => t.abort(code))
+        on!(self.abort(code))
     }
 }

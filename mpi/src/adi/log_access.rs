@@ -1,5 +1,6 @@
 //! The log of determinants of this rank's device, and the sends that it counts.
 
+use super::device_interface::Adi;
 use super::{Caller, Dev, Envelope, Inner, Rank, SendAttempt};
 use crate::error::{Error, ErrorClass, Result};
 use rejoin_device::Determinants;
@@ -18,13 +19,13 @@ impl Dev {
         if let Some(recorder) = &mut self.recorder {
             return Some(recorder.log());
         }
-        on!(self, d => d.determinants(), t => t.determinants())
+        on!(self.determinants())
     }
 
     /// Records and repeats determinants by this log from now on.
     #[cfg(test)]
     pub fn set_determinants(&mut self, log: Determinants) {
-        on!(self, d => d.set_determinants(log), t => t.set_determinants(log));
+        on!(self.set_determinants(log));
     }
 
     /// A replay can't go on, for this reason: closes the device.
@@ -37,16 +38,12 @@ impl Dev {
 
     /// In the replay of a recording this ends the process: the program does something else.
     pub fn differs_in_replay(&mut self, problem: &str) {
-        if let Inner::Replayed(replayed) = &mut self.inner {
-            replayed.differs(problem)
-        }
+        on!(self.differs(problem));
     }
 
     /// The task that is polled from here on; returns the one before.
     pub fn set_task(&mut self, task: Option<u64>) -> Option<u64> {
-        if let Inner::Replayed(replayed) = &mut self.inner {
-            replayed.set_task(task);
-        }
+        on!(self.set_task(task));
         std::mem::replace(&mut self.task, task)
     }
 
@@ -83,15 +80,14 @@ impl Dev {
         &mut self,
         to: Rank,
         env: &Envelope,
-        (buf, len): (*const u8, usize),
+        body: (*const u8, usize),
         caller: Caller,
     ) -> SendAttempt {
         if self.failed.is_some() || self.task.is_some() || self.recorder.is_some() {
             return SendAttempt::Untried;
         }
         // SAFETY: the caller's promise.
-        let tried = on!(self, d => unsafe { d.try_counted_send(to, env, buf, len, caller) },
-            _t => rejoin_device::SendOutcome::Untried);
+        let tried = unsafe { on!(self.try_counted_send(to, env, body, caller)) };
         self.attempted(to, tried)
     }
 

@@ -5,16 +5,18 @@
 //! then, as in a rendezvous. A network in which all ranks wait and nothing moves is a deadlock and
 //! panics.
 
-use super::{
-    Completion, Envelope, JobLocality, LocalCost, Mode, MsgId, Names, Pattern, Probe, ReqId,
-};
+use super::device_interface::{Adi, SendAttempt};
 use crate::error::{Error, ErrorClass, Result};
 use crate::runtime::Mpi;
 use rejoin_channel_table::{Identity, Rank};
-use rejoin_device::Determinants;
+use rejoin_device::{
+    Completion, Determinants, Envelope, JobLocality, LocalCost, Mode, MsgId, Names, Pattern, Probe,
+    ReqId,
+};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
 
 /// Bytes above which a message behaves like rendezvous.
 pub const LARGE: usize = 4096;
@@ -219,67 +221,99 @@ impl Port {
         self.net.lock()
     }
 
-    pub(super) fn determinants(&mut self) -> Option<&mut Determinants> {
+    /// The pattern of a receive with a wildcard, in a replay narrowed to the recorded message, and
+    /// the number of the receive.
+    fn narrow(&mut self, mut pat: Pattern) -> (Pattern, Option<u64>) {
+        if pat.source.is_some() && pat.tag.is_some() {
+            return (pat, None);
+        }
+        let number = self.wildcards;
+        self.wildcards += 1;
+        let recorded = self.log.as_ref().and_then(|log| log.match_of(number));
+        if let Some((source, tag)) = recorded {
+            (pat.source, pat.tag) = (Some(source), Some(tag));
+        }
+        (pat, Some(number))
+    }
+
+    /// Records the matches of receives with a wildcard.
+    fn record_matches(&mut self) {
+        let matched = std::mem::take(&mut self.s().ports[self.rank].matched);
+        if let Some(log) = &mut self.log {
+            for (number, source, tag) in matched {
+                log.matched(number, source, tag).expect("as recorded");
+            }
+        }
+    }
+
+    fn fault(&self) -> Result<()> {
+        match self.s().ports[self.rank].faults.pop_front() {
+            Some(text) => Err(Error::new(ErrorClass::Other, text)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Adi for Port {
+    fn determinants(&mut self) -> Option<&mut Determinants> {
         self.log.as_mut()
     }
 
-    pub(super) fn set_determinants(&mut self, log: Determinants) {
+    fn set_determinants(&mut self, log: Determinants) {
         self.log = Some(log);
     }
 
-    pub(super) fn rank(&self) -> Rank {
+    fn rank(&self) -> Rank {
         Rank(self.rank as u32)
     }
 
-    pub(super) fn size(&self) -> u32 {
+    fn size(&self) -> u32 {
         self.s().n as u32
     }
 
-    pub(super) fn locality(&self) -> JobLocality {
+    fn locality(&self) -> JobLocality {
         let s = self.s();
         JobLocality::new((0..s.n).map(|rank| rank / s.per_host), LocalCost::Copy)
     }
 
-    pub(super) fn local_host(&self) -> String {
+    fn local_host(&self) -> String {
         let per_host = self.s().per_host;
         format!("host {}", self.rank / per_host)
     }
 
-    pub(super) fn identity(&self) -> Identity {
+    fn identity(&self) -> Identity {
         panic!("a test's rank is of no job")
     }
 
-    pub(super) fn host_of(&self, rank: Rank) -> String {
+    fn host_of(&self, rank: Rank) -> String {
         format!("test{}", rank.0)
     }
 
-    pub(super) fn reduces_by_hosts(&self) -> bool {
+    fn reduces_by_hosts(&self) -> bool {
         false
     }
 
-    pub(super) fn appnum(&self) -> Option<u32> {
+    fn appnum(&self) -> Option<u32> {
         None
     }
 
-    pub(super) fn set_names(&mut self, _names: Names) {}
+    fn set_names(&mut self, _names: Names) {}
 
-    pub(super) fn begin_finalize(&mut self) -> Result<()> {
+    fn begin_finalize(&mut self) -> Result<()> {
         Ok(())
     }
 
-    pub(super) fn abort(&mut self, code: i32) -> ! {
+    fn abort(&mut self, code: i32) -> ! {
         panic!("MPI_Abort({code})")
     }
 
-    /// # Safety
-    /// `buf` is readable for `len` bytes until the request completes.
-    pub(super) unsafe fn isend(
+    unsafe fn isend(
         &mut self,
         to: Rank,
         env: Envelope,
-        buf: *const u8,
-        len: usize,
+        (buf, len): (*const u8, usize),
         mode: Mode,
+        _attempt: SendAttempt,
     ) -> Result<ReqId> {
         let mut s = self.s();
         let id = s.id();
@@ -315,51 +349,22 @@ impl Port {
         Ok(ReqId(id))
     }
 
-    /// # Safety
-    /// As [`Port::isend`].
-    pub(super) unsafe fn send(
+    unsafe fn send(
         &mut self,
         to: Rank,
         env: Envelope,
-        buf: *const u8,
-        len: usize,
+        body: (*const u8, usize),
+        attempt: SendAttempt,
     ) -> Result<Option<ReqId>> {
         // SAFETY: the caller's promise.
-        let r = unsafe { self.isend(to, env, buf, len, Mode::Standard) }?;
+        let r = unsafe { self.isend(to, env, body, Mode::Standard, attempt) }?;
         Ok(match self.poll(r) {
             Some(_) => None,
             None => Some(r),
         })
     }
 
-    /// The pattern of a receive with a wildcard, in a replay narrowed to the recorded message, and
-    /// the number of the receive.
-    fn narrow(&mut self, mut pat: Pattern) -> (Pattern, Option<u64>) {
-        if pat.source.is_some() && pat.tag.is_some() {
-            return (pat, None);
-        }
-        let number = self.wildcards;
-        self.wildcards += 1;
-        let recorded = self.log.as_ref().and_then(|log| log.match_of(number));
-        if let Some((source, tag)) = recorded {
-            (pat.source, pat.tag) = (Some(source), Some(tag));
-        }
-        (pat, Some(number))
-    }
-
-    /// Records the matches of receives with a wildcard.
-    fn record_matches(&mut self) {
-        let matched = std::mem::take(&mut self.s().ports[self.rank].matched);
-        if let Some(log) = &mut self.log {
-            for (number, source, tag) in matched {
-                log.matched(number, source, tag).expect("as recorded");
-            }
-        }
-    }
-
-    /// # Safety
-    /// `buf` is writable for `len` bytes until the request completes.
-    pub(super) unsafe fn irecv(&mut self, pat: Pattern, buf: *mut u8, len: usize) -> Result<ReqId> {
+    unsafe fn irecv(&mut self, pat: Pattern, buf: *mut u8, len: usize) -> Result<ReqId> {
         let (pat, wildcard) = self.narrow(pat);
         let mut s = self.s();
         let id = s.id();
@@ -387,20 +392,20 @@ impl Port {
         Ok(ReqId(id))
     }
 
-    pub(super) fn poll(&mut self, r: ReqId) -> Option<Completion> {
+    fn poll(&mut self, r: ReqId) -> Option<Completion> {
         self.s().ports[self.rank].done.remove(&r.0)
     }
 
-    pub(super) fn is_complete(&self, r: ReqId) -> bool {
+    fn is_complete(&self, r: ReqId) -> bool {
         self.s().ports[self.rank].done.contains_key(&r.0)
     }
 
-    pub(super) fn poll_whole(&mut self, r: ReqId) -> Option<Completion> {
+    fn poll_whole(&mut self, r: ReqId) -> Option<Completion> {
         let done = *self.s().ports[self.rank].done.get(&r.0)?;
         (done.truncated.is_none() && !done.cancelled).then(|| self.poll(r))?
     }
 
-    pub(super) fn cancel(&mut self, r: ReqId) {
+    fn cancel(&mut self, r: ReqId) {
         let mut s = self.s();
         let me = self.rank;
         if let Some(i) = s.ports[me].posted.iter().position(|p| p.id == r.0) {
@@ -425,7 +430,7 @@ impl Port {
         s.moved += 1;
     }
 
-    pub(super) fn probe(&mut self, pat: &Pattern) -> Option<Probe> {
+    fn probe(&mut self, pat: &Pattern) -> Option<Probe> {
         let s = self.s();
         let m = s.ports[self.rank]
             .unexpected
@@ -438,7 +443,7 @@ impl Port {
         })
     }
 
-    pub(super) fn mprobe(&mut self, pat: &Pattern) -> Option<(MsgId, Probe)> {
+    fn mprobe(&mut self, pat: &Pattern) -> Option<(MsgId, Probe)> {
         let probe = self.probe(pat)?;
         let mut s = self.s();
         let id = s.id();
@@ -449,9 +454,7 @@ impl Port {
         Some((MsgId(id), probe))
     }
 
-    /// # Safety
-    /// As [`Port::irecv`].
-    pub(super) unsafe fn imrecv(&mut self, msg: MsgId, buf: *mut u8, len: usize) -> Result<ReqId> {
+    unsafe fn imrecv(&mut self, msg: MsgId, buf: *mut u8, len: usize) -> Result<ReqId> {
         let mut s = self.s();
         let id = s.id();
         let Some(m) = s.ports[self.rank].taken.remove(&msg.0) else {
@@ -474,14 +477,7 @@ impl Port {
         Ok(ReqId(id))
     }
 
-    fn fault(&self) -> Result<()> {
-        match self.s().ports[self.rank].faults.pop_front() {
-            Some(text) => Err(Error::new(ErrorClass::Other, text)),
-            None => Ok(()),
-        }
-    }
-
-    pub(super) fn progress(&mut self, _hint: Option<ReqId>) -> Result<bool> {
+    fn progress(&mut self, _hint: Option<ReqId>) -> Result<bool> {
         self.fault()?;
         let moved = self.s().pass(self.rank);
         self.record_matches();
@@ -492,7 +488,7 @@ impl Port {
         Ok(moved)
     }
 
-    pub(super) fn wait(&mut self, _hint: Option<ReqId>) -> Result<()> {
+    fn wait(&mut self, _hint: Option<ReqId>, _deadline: Option<Duration>) -> Result<()> {
         self.fault()?;
         {
             let mut s = self.s();
@@ -514,12 +510,12 @@ impl Port {
         Ok(())
     }
 
-    pub(super) fn withdraw(&mut self) {
+    fn withdraw(&mut self) {
         let mut s = self.s();
         s.ports[self.rank].withdrawn = true;
     }
 
-    pub(super) fn moved(&self) -> u64 {
+    fn moved(&self) -> u64 {
         self.s().moved
     }
 }
