@@ -218,6 +218,13 @@ fn the_loader_is_killed_at_each_point() {
     for point in ["load-sent", "copy-loaded", "stop-sent", "move-restore-sent"] {
         let to = if all.place() == 1 { 3 } else { 1 };
         let ended = all.strike(point, to, |hosts, _| {
+            let points = Points::of(hosts);
+            if point == "load-sent" {
+                // The host asks central where the file is, and the loader stays until central
+                // learns that it has loaded it.
+                points.want("copy-loaded");
+                points.release(point);
+            }
             let mut loaders = Vec::new();
             wait_for(SOON, "a loader", || {
                 loaders = hosts.processes(to, LOADER);
@@ -237,6 +244,9 @@ fn the_loader_is_killed_at_each_point() {
                     false => libc::SIGCONT,
                 };
                 kill(loader, signal);
+            }
+            if point == "load-sent" {
+                points.release("copy-loaded");
             }
         });
         agrees(&ended);
