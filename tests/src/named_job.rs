@@ -21,15 +21,7 @@ pub struct NamedJob {
 impl NamedJob {
     /// `PROGRAM WAY GATE` with three ranks: it ends when the gate is there.
     pub fn gated(name: &str, [command, way]: [&str; 2]) -> NamedJob {
-        NamedJob::gated_with(name, command, &[way])
-    }
-
-    /// The same with these arguments before the name of the gate.
-    ///
-    /// # Panics
-    /// When there can be no folder.
-    pub fn gated_with(name: &str, command: &str, arguments: &[&str]) -> NamedJob {
-        let mut job = NamedJob::new(name, command, arguments);
+        let mut job = NamedJob::new(name, command, &[way]);
         job.command.push(job.gate().to_string_lossy().into_owned());
         job
     }
