@@ -3,8 +3,8 @@
 mod local_steps;
 
 use local_steps::{
-    CALLER, CHILD, I, R, at, ended, failed, instance, left, lost, register, registered, said,
-    spawn, spawned, steps,
+    CALLER, CHILD, I, R, at, ended, ends_by_order, failed, instance, left, lost, register,
+    registered, said, spawn, spawned, steps,
 };
 use rejoin_channel_table::{
     BusinessCard, Epoch, Generation, ImageId, Incarnation, MoveNumber, Rank,
@@ -36,14 +36,6 @@ fn a_plain_program_ends_as_it_ends() {
     let told = failed(CHILD, End::Exited(2), Stage::Spawned);
     assert_eq!(steps(&mut core, vec![failure]), [told]);
     ends_by_order(&mut core);
-}
-
-/// The host stays until central has decided what comes of the failure, of which a successor of
-/// central must learn.
-fn ends_by_order(core: &mut Local) {
-    let end = ToLocal::End { why: "test".into() };
-    let effects = steps(core, vec![LocalInput::Central(end)]);
-    assert_eq!(effects.last(), Some(&LocalEffect::Sweep));
 }
 
 #[test]

@@ -136,3 +136,11 @@ pub fn at(core: &mut Local, now: Time, inputs: Vec<LocalInput>) -> Vec<LocalEffe
     }
     effects
 }
+
+/// The host stays until central has decided what comes of the failure, of which a successor of
+/// central must learn.
+pub fn ends_by_order(core: &mut Local) {
+    let end = ToLocal::End { why: "test".into() };
+    let effects = steps(core, vec![LocalInput::Central(end)]);
+    assert_eq!(effects.last(), Some(&LocalEffect::Sweep));
+}
