@@ -90,7 +90,7 @@ fn the_next_host_of_a_site_speaks_for_it_when_the_first_is_lost() {
     let mut job = Job::jacobi(&hosts, &options);
     job.until("committed", 2);
     hosts.connected(2, &[3, 4, 5]);
-    job.until_in_files(1);
+    job.until_committed("partner", 1);
     hosts.kill(2);
     job.until("recovered", 1);
     hosts.connected(3, &[4, 5]);
