@@ -77,7 +77,7 @@ def main():
         loop.near.sendall(data)
         os.write(loop.into, data)
         loop.tasks.put(number)
-        os.kill(os.getpid(), signal.SIGUSR1)
+        signal.raise_signal(signal.SIGUSR1)
         squares = sum(n * n for n in range(number % 100))
         loop.until(
             {
