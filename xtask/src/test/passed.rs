@@ -92,7 +92,7 @@ fn with_line(text: &str, claim: &str, hash: &str) -> String {
 }
 
 /// What these crates are built of, for git: their folders, and those of the crates that they depend
-/// on without tests, which no other crate is built of.
+/// on without tests and what these run, which no other crate is built of.
 fn sources(root: &Path, crates: &[&str]) -> Result<BTreeSet<PathBuf>> {
     let own = packages(root, "Cargo.toml")?;
     let own = own
@@ -101,7 +101,8 @@ fn sources(root: &Path, crates: &[&str]) -> Result<BTreeSet<PathBuf>> {
     let own: BTreeSet<PathBuf> = own.filter_map(folder).collect();
     let all = folders(root, crates)?;
     let tests = all.difference(&own).flat_map(|needed| {
-        ["tests", "examples", "benches"].map(|name| excluded(&needed.join(name)))
+        ["tests", "examples", "benches", "programs", "clients"]
+            .map(|name| excluded(&needed.join(name)))
     });
     Ok(all.iter().cloned().chain(tests).collect())
 }
