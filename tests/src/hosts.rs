@@ -127,6 +127,15 @@ fn groups() -> Option<PathBuf> {
     Some(place)
 }
 
+/// A name for a control group that no group has. The group of a killed run stays, and a new
+/// container counts its processes anew: a process id alone comes again.
+fn group_name(of: &str) -> String {
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed();
+    let now = now.expect("a clock after 1970").as_nanos();
+    let (test, own) = (binary_name(), std::process::id());
+    format!("rejoin-test-{test}-{own}-{now}-{of}")
+}
+
 impl Host {
     fn boot(name: &str, folder: &Path) -> Result<Host, String> {
         let log = folder.join(format!("{name}.log"));
@@ -167,12 +176,7 @@ impl Host {
             let said = fs::read_to_string(&log).unwrap_or_default();
             return Err(format!("{name} did not boot: {said}"));
         };
-        let group = groups().map(|root| {
-            let own = std::process::id();
-            let unique = NUMBER.fetch_add(1, Ordering::Relaxed);
-            let test = binary_name();
-            root.join(format!("rejoin-test-{test}-{own}-{unique}-{name}"))
-        });
+        let group = groups().map(|root| root.join(group_name(name)));
         if let Some(group) = &group {
             fs::create_dir(group).expect("a control group");
             fs::write(group.join("cgroup.procs"), pid.to_string()).expect("joining it");

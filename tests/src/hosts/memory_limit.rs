@@ -1,7 +1,6 @@
 //! A limit on the memory of processes together, by a control group. The system kills one of them
 //! when they use more.
 
-use crate::folder::binary_name;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -39,7 +38,7 @@ impl MemoryLimit {
     #[must_use]
     pub fn set(pid: u32, bytes: u64) -> Option<MemoryLimit> {
         let (root, file) = place()?;
-        let group = root.join(format!("rejoin-test-memory-{}-{pid}", binary_name()));
+        let group = root.join(super::group_name("memory"));
         let before = Self::group_of(pid, &root)?;
         fs::create_dir(&group).ok()?;
         let limit = MemoryLimit { group, pid, before };
