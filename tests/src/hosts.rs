@@ -401,6 +401,15 @@ impl Hosts {
     /// The processes on a host that have this name (as the kernel keeps it), by their numbers here;
     /// of a program's those that are ranks.
     pub fn processes(&self, number: usize, name: &str) -> Vec<u32> {
+        let found = self.named(number, name);
+        if name.starts_with("rejoin-") {
+            return found;
+        }
+        eldest_of_each_rank(found)
+    }
+
+    /// The processes on a host that have this name, with those that are about to become images.
+    pub(crate) fn named(&self, number: usize, name: &str) -> Vec<u32> {
         let mut found = Vec::new();
         let mut waiting = vec![self.host(number).pid];
         let group = self.host(number).group.as_ref();
@@ -415,10 +424,7 @@ impl Hosts {
                 found.push(pid);
             }
         }
-        if name.starts_with("rejoin-") {
-            return found;
-        }
-        eldest_of_each_rank(found)
+        found
     }
 
     /// Power loss: the others receive nothing more, then all processes of the host are gone.

@@ -209,7 +209,8 @@ impl Hosts {
     }
 
     /// Waits until each rank has one process, on the host that `rejoin status` names, and no
-    /// process of a move is left.
+    /// process of a move is left. What a lost rank left in the middle of its image is gone then: it
+    /// is older than the rank's new process, and would be taken for the rank.
     ///
     /// # Panics
     /// When that does not happen, with the output of the job.
@@ -219,9 +220,9 @@ impl Hosts {
             let places: Vec<(usize, String)> = self.places().into_iter().enumerate().collect();
             let (mut found, mut loaders) = (Vec::new(), Vec::new());
             for number in self.running() {
-                let of_host = self.processes(number, name).into_iter();
+                let of_host = self.named(number, name).into_iter();
                 found.extend(of_host.filter_map(|pid| Some((rank_of(pid)?, format!("h{number}")))));
-                loaders.extend(self.processes(number, LOADER));
+                loaders.extend(self.named(number, LOADER));
             }
             found.sort();
             if found == places && loaders.is_empty() {
