@@ -37,29 +37,28 @@ impl ImageHandler<'_> {
         enters
     }
 
-    /// Central requests a checkpoint of these ranks.
+    /// Central requests a checkpoint of these ranks; `None`: of all.
     pub fn request_images(
         &mut self,
         generation: Generation,
         epoch: Epoch,
-        is_asked: impl Fn(Rank) -> bool,
+        ranks: Option<Vec<Rank>>,
     ) {
-        let mut to = self.begun();
-        to.retain(|rank| is_asked(*rank));
+        let all = || self.processes.iter().map(|p| p.instance().rank).collect();
+        let to = self.begun(&ranks.unwrap_or_else(all));
         let request = FromManager::Checkpoint { generation, epoch };
         self.out.push(LocalEffect::Ranks(to, request));
     }
 
-    /// The ranks that are in the job. One that has come back alone and waits for the table is not
-    /// yet, and its image is committed.
-    fn begun(&self) -> Vec<Rank> {
+    /// Those of these ranks that are in the job. One that has come back alone and waits for the
+    /// table is not yet, and its image is committed.
+    fn begun(&self, ranks: &[Rank]) -> Vec<Rank> {
         let inside = [Stage::Registered, Stage::Finalizing];
-        let mut ranks = self.processes.listening(&inside);
-        ranks.retain(|rank| {
+        let has_begun = |rank: &Rank| {
             let process = self.processes.of(*rank);
-            process.is_some_and(|process| !process.waits())
-        });
-        ranks
+            process.is_some_and(|process| process.listens(&inside) && !process.waits())
+        };
+        ranks.iter().copied().filter(has_begun).collect()
     }
 
     /// A rank's report about an image.
@@ -185,8 +184,7 @@ impl ImageHandler<'_> {
         let Some(epoch) = released else {
             return;
         };
-        let mut to = self.begun();
-        to.retain(|rank| ranks.contains(rank));
+        let to = self.begun(ranks);
         let generation = self.processes.generation();
         let commit = FromManager::GroupCommitted { generation, epoch };
         self.out.push(LocalEffect::Ranks(to, commit));

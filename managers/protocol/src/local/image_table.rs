@@ -56,7 +56,8 @@ impl ImageTable {
         if !std::mem::take(&mut self.resumed) {
             self.aborted = self.aborted.max(abandoned);
         }
-        self.take_superseded(|rank, image| !is_of_move(rank, image, &moves))
+        let all = self.images.keys().copied().collect();
+        self.take_superseded(all, moves)
     }
 
     /// The recovery group of these ranks has committed this checkpoint. Returns images of them that
@@ -72,42 +73,54 @@ impl ImageTable {
         let falls_back = before.copied().any(|before| before > epoch);
         self.of_groups
             .extend(ranks.iter().map(|rank| (*rank, epoch)));
+        let this = ImageId::Checkpoint(epoch);
         let mut superseded = Vec::new();
         if falls_back {
-            self.images.retain(|(rank, image), _| {
-                let is_void = *image > ImageId::Checkpoint(epoch) && ranks.contains(rank);
-                superseded.extend(is_void.then_some(Superseded::Everywhere(*rank, *image)));
-                !is_void
-            });
+            let void = self.images_of(ranks, |image| image > this);
+            for (rank, image) in void {
+                self.images.remove(&(rank, image));
+                superseded.push(Superseded::Everywhere(rank, image));
+            }
         }
         // Central may not know of later ones yet.
-        let earlier = |rank, image| {
-            let is_earlier = image < ImageId::Checkpoint(epoch) && ranks.contains(&rank);
-            is_earlier && !is_of_move(rank, image, &moves)
-        };
-        superseded.extend(self.take_superseded(earlier));
+        let earlier = self.images_of(ranks, |image| image < this);
+        superseded.extend(self.take_superseded(earlier, moves));
         superseded
     }
 
-    /// Forgets images that do not count any more, and returns these, and those of which only the
-    /// file counts. Looks only at those of which `among` is true.
-    fn take_superseded(&mut self, among: impl Fn(Rank, ImageId) -> bool) -> Vec<Superseded> {
+    /// The images of these ranks of which `among` is true.
+    fn images_of(&self, ranks: &[Rank], among: impl Fn(ImageId) -> bool) -> Vec<(Rank, ImageId)> {
+        let first = ImageId::Checkpoint(Epoch(0));
+        let of_rank = |rank: Rank| {
+            let from_rank = self.images.range((rank, first)..).map(|(key, _)| *key);
+            from_rank.take_while(move |(of, _)| *of == rank)
+        };
+        let images = ranks.iter().copied().flat_map(of_rank);
+        images.filter(|(_, image)| among(*image)).collect()
+    }
+
+    /// Forgets those of these images that do not count any more, and returns them, and those of
+    /// which only the file counts. `moves`: as with [`ImageTable::commit`].
+    fn take_superseded(
+        &mut self,
+        mut images: Vec<(Rank, ImageId)>,
+        moves: impl Fn(Rank, MoveNumber) -> bool,
+    ) -> Vec<Superseded> {
+        images.retain(|(rank, image)| !is_of_move(*rank, *image, &moves));
         let mut superseded = Vec::new();
-        let images = std::mem::take(&mut self.images);
-        for ((rank, image), file) in images {
+        for (rank, image) in images {
             let newest = self.of_groups.get(&rank).copied();
             let newest = newest.or(self.committed.memory);
             let only_file = image.checkpoint().is_some_and(|epoch| {
-                let is_whole = file == ImageFileState::Whole;
+                let file = self.images.get(&(rank, image));
+                let is_whole = file == Some(&ImageFileState::Whole);
                 self.committed.is_in_files(epoch) && newest != Some(epoch) && is_whole
             });
-            if among(rank, image) && only_file {
+            if only_file {
                 superseded.push(Superseded::InMemory(rank, image));
-            } else if among(rank, image) && !self.counts_of(rank, image) {
+            } else if !self.counts_of(rank, image) && self.remove(rank, image) {
                 superseded.push(Superseded::Everywhere(rank, image));
-                continue;
             }
-            self.images.insert((rank, image), file);
         }
         superseded
     }

@@ -247,15 +247,14 @@ impl Local {
         let present = parts.processes.generation();
         match order {
             ToLocal::Checkpoint { generation, epoch } if generation == present => {
-                ImageHandler::of(parts).request_images(generation, epoch, |_| true);
+                ImageHandler::of(parts).request_images(generation, epoch, None);
             }
             ToLocal::CheckpointRanks {
                 generation,
                 epoch,
                 ranks,
             } if generation == present => {
-                let is_asked = |rank: Rank| ranks.contains(&rank);
-                ImageHandler::of(parts).request_images(generation, epoch, is_asked);
+                ImageHandler::of(parts).request_images(generation, epoch, Some(ranks));
             }
             ToLocal::Commit {
                 generation,
