@@ -3,7 +3,7 @@
 use super::process_model::SimFile;
 use super::work::Work;
 use super::{Event, JobWorld, MILLI};
-use rejoin_channel_table::{ImageId, MoveNumber, Rank};
+use rejoin_channel_table::{Epoch, ImageId, MoveNumber, Rank};
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::local::LocalInput;
 
@@ -128,7 +128,9 @@ impl<W: Work> JobWorld<W> {
 
     /// The images of a rank.
     pub(super) fn images_of(&self, rank: Rank) -> Vec<ImageId> {
-        let of_rank = self.images.keys().filter(|(r, _)| *r == rank);
-        of_rank.map(|(_, id)| *id).collect()
+        let first = ImageId::Checkpoint(Epoch(0));
+        let from_rank = self.images.range((rank, first)..).map(|(key, _)| *key);
+        let of_rank = from_rank.take_while(|(r, _)| *r == rank);
+        of_rank.map(|(_, id)| id).collect()
     }
 }

@@ -24,25 +24,28 @@ impl<W: Work> JobWorld<W> {
             }
             Turn::Images(_) => false,
         };
-        let Some((turn, count)) = self.groups.ordered(order, is_stored) else {
+        // A job that stops, or whose ranks have all done their work, has no time for turns.
+        let is_over = self.groups.finished.len() == self.shape.ranks() as usize;
+        let is_over = is_over || self.tally.stop_requests > 0;
+        let [images, files] = self.tally.most_at_once;
+        let most = |turn| match turn {
+            _ if is_over => u64::MAX,
+            Turn::Images(_) => images,
+            Turn::Files(_) => files,
+        };
+        let Some((turn, count)) = self.groups.ordered(order, most, is_stored) else {
             return Ok(());
         };
         if count > self.groups.most {
-            // A job that stops, or whose ranks have all done their work, has no time for turns.
-            let is_over = self.groups.finished.len() == self.shape.ranks() as usize;
-            return match is_over || self.tally.stop_requests > 0 {
-                true => Ok(()),
-                false => Err(format!(
-                    "{count} groups have their turn, not {}: {turn:?}",
-                    self.groups.most
-                )),
-            };
+            return Err(format!(
+                "{count} groups have their turn, not {}: {turn:?}",
+                self.groups.most
+            ));
         }
-        let most = match turn {
-            Turn::Images(_) => &mut self.tally.most_at_once[0],
-            Turn::Files(_) => &mut self.tally.most_at_once[1],
-        };
-        *most = (count as u64).max(*most);
+        match turn {
+            Turn::Images(_) => self.tally.most_at_once[0] = count as u64,
+            Turn::Files(_) => self.tally.most_at_once[1] = count as u64,
+        }
         Ok(())
     }
 

@@ -128,6 +128,8 @@ enum Event<E> {
     Work(E),
 }
 
+type CheckedTable = (Rc<FromManager>, Rc<[Option<Incarnation>]>);
+
 #[derive(Debug)]
 struct Host {
     /// `None`: it crashed.
@@ -144,6 +146,8 @@ struct Host {
     told: u64,
     /// It has had a local manager.
     joined: bool,
+    /// The last table that ranks here got, with the incarnations in it, which are checked.
+    table: Option<CheckedTable>,
 }
 
 /// The beginning of a text: a table of thousands of ranks is too long for a trace.
@@ -496,9 +500,11 @@ impl<W: Work> JobWorld<W> {
     fn stuck(&self) -> String {
         let mut text = format!("stuck at {} ms", self.now / MILLI);
         text += &format!("\ncentral: {:?}", self.central.as_ref().map(Central::view));
-        for (key, process) in self.processes.iter().take(40) {
-            let done = (process.step, process.epoch, process.order, process.asked);
-            text += &format!("\n{key:?}: {done:?} acts {}", process.acts());
+        let mut processes: Vec<_> = self.processes.iter().collect();
+        // Those that others wait for.
+        processes.sort_by_key(|(_, process)| process.step);
+        for (key, process) in processes.into_iter().take(40) {
+            text += &format!("\non host {}: {process:?}", self.home_of(*key));
         }
         text += &format!("\nwork: {}", self.work.describe());
         for (number, host) in self.hosts.iter().enumerate().take(8) {

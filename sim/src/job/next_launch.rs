@@ -39,6 +39,7 @@ impl Host {
             link,
             tick: None,
             joined: true,
+            table: None,
         }
     }
 
@@ -53,6 +54,7 @@ impl Host {
             link: SimLink::undialed(),
             tick: None,
             joined: false,
+            table: None,
         }
     }
 }

@@ -7,6 +7,7 @@ use rejoin_channel_table::{BusinessCard, Epoch, ImageId, Incarnation, MoveNumber
 use rejoin_managers_protocol::local;
 use rejoin_managers_protocol::manager_messages::{End, ProcessInstance};
 use rejoin_wire::{FromManager, Limits, ToManager, VERSION};
+use std::rc::Rc;
 
 impl<W: Work> JobWorld<W> {
     /// Adds a new process. No other process of its rank may act.
@@ -75,13 +76,13 @@ impl<W: Work> JobWorld<W> {
         }
     }
 
-    pub(super) fn receive(&mut self, key: Key, message: &FromManager) -> Result<(), String> {
+    pub(super) fn receive(&mut self, key: Key, message: &Rc<FromManager>) -> Result<(), String> {
         let Some(process) = self.processes.get_mut(&key).filter(|p| p.acts()) else {
             return Ok(());
         };
         let before = (process.step, process.asked);
         let leaves = matches!(process.step, ProcessStep::MayLeave | ProcessStep::MayExit);
-        match message {
+        match &**message {
             FromManager::Committed { .. } => return Ok(()),
             FromManager::GroupCommitted { epoch, .. } => {
                 if process.has_work && process.step > ProcessStep::WaitsForStart {
@@ -97,7 +98,7 @@ impl<W: Work> JobWorld<W> {
             FromManager::Checkpoint { .. } if leaves => return Ok(()),
             message => process.on_message(message),
         }
-        if matches!(message, FromManager::Stay { .. }) && process.waits.is_none() {
+        if matches!(**message, FromManager::Stay { .. }) && process.waits.is_none() {
             self.paused.remove(&key.0);
         }
         let Some(process) = self.processes.get_mut(&key) else {
@@ -127,7 +128,7 @@ impl<W: Work> JobWorld<W> {
         if step != before.0 {
             self.schedule_step(key, 5 * MILLI);
         }
-        if let FromManager::Begin { .. } = message {
+        if let FromManager::Begin { .. } = **message {
             let rank = Rank((key.0.0 + self.shape.per_host) % self.shape.ranks());
             // It does no work until it has this card.
             if let Some(process) = self.processes.get_mut(&key) {
@@ -256,30 +257,59 @@ impl<W: Work> JobWorld<W> {
     fn learn_table(
         &mut self,
         key: Key,
-        start: &FromManager,
+        start: &Rc<FromManager>,
         requests: &mut Vec<WorkRequest<W::Event>>,
     ) -> Result<(), String> {
         if self.processes[&key].arrives.is_none() && self.shape.group.is_none() {
             return Ok(());
         }
+        let incarnations = self.incarnations(key, start)?;
+        for peer in self.work.peers(key.0, self.shape.ranks()) {
+            if let Some(incarnation) = incarnations.get(peer.index()).copied().flatten() {
+                self.work
+                    .update(key.0, peer, incarnation, &mut self.rng, requests);
+            }
+        }
+        Ok(())
+    }
+
+    /// The incarnations in a table, which are checked once for all ranks of a host that get it:
+    /// what has begun then has begun later.
+    fn incarnations(
+        &mut self,
+        key: Key,
+        start: &Rc<FromManager>,
+    ) -> Result<Rc<[Option<Incarnation>]>, String> {
+        let host = self.home_of(key);
+        let known = self.hosts[host].table.as_ref();
+        if let Some((_, known)) = known.filter(|(table, _)| Rc::ptr_eq(table, start)) {
+            return Ok(Rc::clone(known));
+        }
         let size = self.shape.ranks();
-        let incarnations: Vec<Option<Incarnation>> = match start {
+        let incarnations: Rc<[Option<Incarnation>]> = match &**start {
             FromManager::Start { table, .. } => table.iter().map(|(i, _)| Some(*i)).collect(),
             FromManager::Begin { process_map, .. } => {
                 let book = process_map.clone().book(size).ok();
                 let of = |rank| book.as_ref()?.incarnation(Rank(rank));
                 (0..size).map(of).collect()
             }
-            _ => return Ok(()),
+            _ => return Ok(Rc::new([])),
         };
-        for (rank, incarnation) in (0u32..).map(Rank).zip(incarnations) {
-            if let Some(incarnation) = incarnation.filter(|_| rank != key.0) {
-                self.has_begun(key, rank, incarnation)?;
-                self.work
-                    .update(key.0, rank, incarnation, &mut self.rng, requests);
+        let mut holds_for_all = !self.processes[&key].alone;
+        for (rank, incarnation) in (0u32..).map(Rank).zip(incarnations.iter()) {
+            if let Some(incarnation) = *incarnation {
+                match self.has_begun(key, rank, incarnation) {
+                    // A rank may get its own next place.
+                    Err(_) if rank == key.0 => holds_for_all = false,
+                    checked => checked?,
+                }
             }
         }
-        Ok(())
+        if holds_for_all {
+            let known = (Rc::clone(start), Rc::clone(&incarnations));
+            self.hosts[host].table = Some(known);
+        }
+        Ok(incarnations)
     }
 
     /// A rank that is on its way is in a table as it was before: where its new process is to be is

@@ -80,6 +80,11 @@ pub trait Work {
         let _ = (rank, epoch, rng, requests);
     }
 
+    /// The ranks whose incarnations concern this one, of so many, in their order.
+    fn peers(&self, rank: Rank, size: u32) -> Vec<Rank> {
+        (0..size).map(Rank).filter(|peer| *peer != rank).collect()
+    }
+
     /// A rank learns that another one has a new incarnation.
     fn update(
         &mut self,
