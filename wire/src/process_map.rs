@@ -5,7 +5,7 @@
 //! names of each host are encoded once.
 
 use rejoin_channel_table::book::Site;
-use rejoin_channel_table::{AddressBook, BusinessCard, Incarnation};
+use rejoin_channel_table::{AddressBook, BusinessCard, Incarnation, Rank};
 use serde::{Deserialize, Serialize};
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -103,6 +103,17 @@ impl ProcessMap {
         self.runs.iter().map(|run| u64::from(run.count)).sum()
     }
 
+    /// The incarnation of a rank.
+    #[must_use]
+    pub fn incarnation(&self, rank: Rank) -> Option<Incarnation> {
+        let mut ends = 0u64;
+        let run = self.runs.iter().find(|run| {
+            ends += u64::from(run.count);
+            ends > u64::from(rank.0)
+        });
+        run.map(|run| run.incarnation)
+    }
+
     /// For each rank its host's position.
     ///
     /// # Errors
@@ -163,7 +174,7 @@ impl ProcessMap {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rejoin_channel_table::{LocalHostId, Rank};
+    use rejoin_channel_table::LocalHostId;
 
     fn card(host: &str) -> BusinessCard {
         BusinessCard {
@@ -190,9 +201,11 @@ mod tests {
             (3, 5)
         );
         assert_eq!(process_map.positions(6), Ok(vec![0, 0, 0, 0, 1, 1]));
-        let book = process_map.book(6).expect("a book");
+        assert_eq!(process_map.incarnation(Rank(6)), None);
+        let book = process_map.clone().book(6).expect("a book");
         for ((incarnation, card), rank) in table.iter().zip((0..).map(Rank)) {
             assert_eq!(book.incarnation(rank), Some(*incarnation));
+            assert_eq!(process_map.incarnation(rank), Some(*incarnation));
             assert_eq!(book.host(rank), Some(card.host.as_str()));
             assert_eq!(book.local_host(rank), Some(&card.local_host));
             assert_eq!(book.card(rank), None);

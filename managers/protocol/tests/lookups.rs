@@ -33,6 +33,13 @@ fn table() -> Vec<(Incarnation, Arc<BusinessCard>)> {
     [HERE, THERE].map(|rank| (FIRST, card(rank).into())).into()
 }
 
+/// The same with this process of [`HERE`].
+fn table_with(here: Incarnation) -> Vec<(Incarnation, Arc<BusinessCard>)> {
+    let mut table = table();
+    table[0].0 = here;
+    table
+}
+
 fn process_map() -> ProcessMap {
     ProcessMap::of(&table(), |rank| rank)
 }
@@ -251,7 +258,7 @@ fn after_a_rollback_the_manager_of_the_next_place_is_asked() {
     };
     let begin = ToLocal::Begin {
         generation,
-        process_map: ProcessMap::of(&table(), |rank| [0, 5][rank]),
+        process_map: ProcessMap::of(&table_with(back), |rank| [0, 5][rank]),
         image: None,
     };
     let inputs = vec![
@@ -273,14 +280,17 @@ fn after_a_rollback_the_manager_of_the_next_place_is_asked() {
     assert_eq!(steps(&mut core, vec![asks]), [asked]);
 }
 
-#[test]
-fn a_rank_that_moves_here_is_found_when_the_move_counts() {
+/// The process that [`THERE`] has after a move.
+const ARRIVAL: Incarnation = Incarnation(1);
+
+/// A core whose rank has begun, and to whose host another one is about to move: its process has
+/// registered.
+fn with_an_arrival() -> Local {
     let mut core = begun();
-    let arrival = Incarnation(1);
     let restore = ToLocal::Restore {
         generation: GENERATION,
         from: Some(ImageId::Move(MoveNumber::next(None, Epoch(1)))),
-        ranks: vec![(THERE, arrival)],
+        ranks: vec![(THERE, ARRIVAL)],
         moved: vec![MovedRank {
             rank: THERE,
             holder: None,
@@ -289,7 +299,7 @@ fn a_rank_that_moves_here_is_found_when_the_move_counts() {
     };
     let register = ToManager::Register {
         rank: THERE,
-        incarnation: arrival,
+        incarnation: ARRIVAL,
         pid: 12,
         card: card(THERE),
         version: VERSION,
@@ -297,15 +307,40 @@ fn a_rank_that_moves_here_is_found_when_the_move_counts() {
     };
     let inputs = vec![
         LocalInput::Central(restore),
-        LocalInput::Spawned(THERE, arrival, 12),
-        LocalInput::FromRank(THERE, arrival, 12, register),
+        LocalInput::Spawned(THERE, ARRIVAL, 12),
+        LocalInput::FromRank(THERE, ARRIVAL, 12, register),
     ];
     let effects = steps(&mut core, inputs);
     let registered = |effect: &LocalEffect| {
         matches!(effect, LocalEffect::Central(ToCentral::Process(ProcessMessage::Registered { instance, .. }))
-            if instance.incarnation == arrival)
+            if instance.incarnation == ARRIVAL)
     };
     assert!(effects.iter().any(registered), "{effects:?}");
+    core
+}
+
+/// A table that is sent here for another rank has its present process, which stays if the move is
+/// given up.
+#[test]
+fn a_rank_that_moves_here_does_not_start_before_the_table_has_its_process() {
+    let mut core = with_an_arrival();
+    let starts = |effect: &LocalEffect| matches!(effect, LocalEffect::Ranks(to, FromManager::Begin { .. }) if to[..] == [THERE]);
+    let effects = steps(&mut core, vec![start()]);
+    assert!(!effects.iter().any(starts), "{effects:?}");
+    let mut moved = table();
+    moved[1].0 = ARRIVAL;
+    let start = LocalInput::Central(ToLocal::Start {
+        generation: GENERATION,
+        table: moved,
+        image: None,
+    });
+    let effects = steps(&mut core, vec![start]);
+    assert!(effects.iter().any(starts), "{effects:?}");
+}
+
+#[test]
+fn a_rank_that_moves_here_is_found_when_the_move_counts() {
+    let mut core = with_an_arrival();
     // It may never start: its present process is asked about where it is.
     let effects = steps(&mut core, vec![asks(THERE)]);
     assert_eq!(effects, [LocalEffect::LookUp(Some(1), question(THERE))]);
@@ -313,13 +348,13 @@ fn a_rank_that_moves_here_is_found_when_the_move_counts() {
         instance: ProcessInstance {
             generation: GENERATION,
             rank: THERE,
-            incarnation: arrival,
+            incarnation: ARRIVAL,
         },
         card: card(THERE),
     };
     let told = |effect: &LocalEffect| {
         matches!(effect, LocalEffect::Ranks(to, FromManager::Card { incarnation, .. })
-            if to[..] == [HERE] && *incarnation == arrival)
+            if to[..] == [HERE] && *incarnation == ARRIVAL)
     };
     let effects = steps(&mut core, vec![LocalInput::Central(update)]);
     assert!(effects.iter().any(told), "{effects:?}");
@@ -358,7 +393,7 @@ fn the_first_rank_of_a_host_that_comes_by_a_move_asks_in_the_present_generation(
     };
     let begin = ToLocal::Begin {
         generation,
-        process_map: process_map(),
+        process_map: ProcessMap::of(&table_with(arrival), |rank| rank),
         image: None,
     };
     let inputs = vec![
@@ -425,7 +460,12 @@ fn an_answer_does_not_meet_who_comes_back_before_its_start() {
     ];
     steps(&mut core, inputs);
     assert_eq!(steps(&mut core, vec![answer()]), []);
-    let effects = steps(&mut core, vec![begin()]);
+    let begin = LocalInput::Central(ToLocal::Begin {
+        generation: GENERATION,
+        process_map: ProcessMap::of(&table_with(back), |rank| rank),
+        image: None,
+    });
+    let effects = steps(&mut core, vec![begin]);
     let [
         LocalEffect::Ranks(to, FromManager::Begin { cards, .. }),
         LocalEffect::Discard(HERE, FIRST),

@@ -32,13 +32,14 @@ impl StartHandler<'_> {
         if self.cards().opens_directory(generation, &process_map) {
             let cards = self.processes.iter();
             let cards = cards.filter_map(|p| Some((p.instance().rank, p.card()?.clone())));
+            let of_table = process_map.clone();
             let begin = FromManager::Begin {
                 generation,
                 process_map,
                 cards: cards.collect(),
                 image,
             };
-            self.start(begin);
+            self.start(begin, |rank| of_table.incarnation(rank));
         }
     }
 
@@ -51,13 +52,14 @@ impl StartHandler<'_> {
     ) {
         let fits = |l: &HostLookups| table.len() == l.size() as usize;
         if !self.lookups.as_ref().is_some_and(fits) {
+            let of_table: Vec<Incarnation> = table.iter().map(|(i, _)| *i).collect();
             let own = |(incarnation, card)| (incarnation, Arc::unwrap_or_clone(card));
             let start = FromManager::Start {
                 generation,
                 table: table.into_iter().map(own).collect(),
                 image,
             };
-            return self.start(start);
+            return self.start(start, |rank| of_table.get(rank.index()).copied());
         }
         if self.processes.iter().any(|process| process.waits()) {
             // For data that is not in the table, other hosts should ask central.
@@ -76,14 +78,16 @@ impl StartHandler<'_> {
         }
     }
 
-    /// Every rank has registered: those that wait for that continue.
-    fn start(&mut self, start: FromManager) {
+    /// Every rank has registered: those that wait for that continue, unless the table has another
+    /// incarnation of them. Such a process is of a move, or comes back, and has its turn later.
+    fn start(&mut self, start: FromManager, of_table: impl Fn(Rank) -> Option<Incarnation>) {
         let mut to = self
             .processes
             .listening(&[Stage::Registered, Stage::Finalizing]);
         to.retain(|rank| {
             let process = self.processes.of_mut(*rank);
-            process.is_some_and(|process| process.stop_waiting())
+            let meant = process.filter(|p| of_table(*rank) == Some(p.instance().incarnation));
+            meant.is_some_and(|process| process.stop_waiting())
         });
         self.out.push(LocalEffect::Ranks(to, start));
         self.discard_retired();
