@@ -65,8 +65,10 @@ const HOSTS: &str = "test --profile fast -p rejoin-tests --test host_loss --test
     --test receiver_log --test failover --no-fail-fast -- --test-threads=1";
 /// Ranks by the hundred that sleep, on eight hosts of which one is lost.
 const MANY: &str = "test --profile fast -p rejoin-tests --test many_ranks -- --test-threads=1";
-/// The simulator with ten thousand ranks, in each mode.
+/// The simulator with ten thousand ranks, in each mode, also in groups of one.
 const LARGE: &str = "test --profile fast -p rejoin-sim --test large_jobs -- --test-threads=1";
+/// Seeds of each of its five tests in a round.
+const LARGE_SEEDS: u64 = 2;
 /// Tests of the simulator, with their variables for seeds, and seeds of a round.
 const SIMULATED: [(&str, &str, u64); 5] = [
     ("seeds", "REJOIN_SIM_SEEDS", 400),
@@ -151,16 +153,19 @@ fn round(prefix: &Path, seed: u64, counts: &mut Counts) -> Result<()> {
         simulated.run(|_| {})?;
         counts.simulated += count;
     }
-    let from = seed / SEEDS;
+    let from = seed / SEEDS * LARGE_SEEDS;
     let large = Step {
         variables: vec![
             ("REJOIN_LARGE_RANKS", "10000".to_owned()),
-            ("REJOIN_LARGE_SEEDS", format!("{from}..{}", from + 1)),
+            (
+                "REJOIN_LARGE_SEEDS",
+                format!("{from}..{}", from + LARGE_SEEDS),
+            ),
         ],
         arguments: LARGE.to_owned(),
     };
     large.run(|_| {})?;
-    counts.simulated += 3;
+    counts.simulated += 5 * LARGE_SEEDS;
     counts.rounds += 1;
     Ok(())
 }

@@ -3,12 +3,13 @@
 //!
 //! Senders retain their messages until no image from which the receiver may come back lacks them.
 //! A message that is gone too early is found: who comes back asks its neighbour for all messages
-//! that its image lacks. What a rank sends again must be what it has sent before.
+//! that its image lacks. What a rank sends again must be what it has sent before. With logs at the
+//! receivers, messages are retained until they are in the log, and who comes back first has these.
 //!
 //! Two ranks have a link once each knows the other's incarnation, from the table or because its
 //! manager has told it. Nothing reaches another incarnation than the one that was meant.
 
-use super::logged_state::{State, mix, values};
+use super::logged_state::{RingLog, State, mix, values};
 use super::work::{Work, WorkRequest};
 use crate::rng::Rng;
 use rejoin_channel_table::{Epoch, ImageId, Incarnation, MoveNumber, Rank};
@@ -17,6 +18,8 @@ use std::collections::BTreeMap;
 
 /// Nanoseconds after which a process tries again to reach one that is not ready.
 const AGAIN: u64 = 2_000_000;
+/// A log has a message so many nanoseconds after its rank at most.
+const LAG: u64 = 50_000_000;
 
 #[derive(Debug, Clone, Default)]
 struct Member {
@@ -50,6 +53,8 @@ pub enum RingMessage {
 pub enum LoggedRingEvent {
     /// The round under way is done.
     Round(ProcessInstance),
+    /// The log of this process's rank has all messages up to this one.
+    Logged(ProcessInstance, u64),
     /// A message arrives.
     Tell {
         /// The rank that has sent it, and in which incarnation.
@@ -76,6 +81,8 @@ pub struct LoggedRing {
     /// What the files of these images lack: messages to the right neighbour up to this one, which
     /// its image of the same epoch has.
     left_out: BTreeMap<(Rank, ImageId), u64>,
+    /// For each rank, its log of what it receives; empty: there are none.
+    logs: Vec<RingLog>,
     /// The values of each rank after each round, without any fault.
     values: Vec<Vec<u64>>,
     /// Rounds done more than once.
@@ -88,6 +95,8 @@ pub struct LoggedRing {
     pub released: u64,
     /// Messages that processes lacked which came from files.
     pub lacked: u64,
+    /// Messages that processes had from their logs.
+    pub from_logs: u64,
 }
 
 impl LoggedRing {
@@ -103,13 +112,22 @@ impl LoggedRing {
             members: vec![Member::default(); ranks as usize],
             images: BTreeMap::new(),
             left_out: BTreeMap::new(),
+            logs: Vec::new(),
             values: values(ranks, rounds),
             repeated: 0,
             replayed: 0,
             known: 0,
             released: 0,
             lacked: 0,
+            from_logs: 0,
         }
+    }
+
+    /// Each rank logs what it receives.
+    #[must_use]
+    pub fn with_receive_logs(self) -> LoggedRing {
+        let logs = vec![RingLog::default(); self.members.len()];
+        LoggedRing { logs, ..self }
     }
 
     fn left_of(&self, rank: Rank) -> Rank {
@@ -156,6 +174,35 @@ impl LoggedRing {
         let want = RingMessage::Want(member.state.heard + 1);
         let left = (self.left_of(rank), member.left);
         self.tell(rank, left, want, rng, requests);
+    }
+
+    /// A log has stored what its rank had received: the sender retains it no more.
+    fn logged(
+        &mut self,
+        instance: ProcessInstance,
+        heard: u64,
+        rng: &mut Rng,
+        requests: &mut WorkRequests,
+    ) {
+        let rank = instance.rank;
+        let member = &self.members[rank.index()];
+        // What was not stored before the process ended never is.
+        if member.instance == Some(instance) {
+            self.logs[rank.index()].store(heard);
+            let left = (self.left_of(rank), member.left);
+            self.tell(rank, left, RingMessage::Release(heard), rng, requests);
+        }
+    }
+
+    /// A process that comes back has what is in its rank's log.
+    fn read_log(&mut self, rank: Rank, state: &mut State) {
+        let left = &self.values[self.left_of(rank).index()];
+        let log = self.logs.get(rank.index()).copied().unwrap_or_default();
+        for number in log.after(state.heard) {
+            state.inbox.push_back(left[number as usize]);
+            state.heard = number;
+            self.from_logs += 1;
+        }
     }
 
     fn proceed(&mut self, rank: Rank, rng: &mut Rng, requests: &mut WorkRequests) {
@@ -254,6 +301,10 @@ impl LoggedRing {
             member.state.heard += 1;
             member.state.inbox.push_back(value);
         }
+        if let Some(instance) = member.instance.filter(|_| !self.logs.is_empty()) {
+            let logged = LoggedRingEvent::Logged(instance, member.state.heard);
+            requests.push(WorkRequest::After(rng.between(AGAIN, LAG), logged));
+        }
         self.proceed(rank, rng, requests);
         Ok(())
     }
@@ -307,6 +358,9 @@ impl Work for LoggedRing {
     type Event = LoggedRingEvent;
 
     fn begin(&mut self, instance: ProcessInstance) {
+        if let Some(log) = self.logs.get_mut(instance.rank.index()) {
+            *log = RingLog::default();
+        }
         self.set_process(instance, State::default());
     }
 
@@ -328,6 +382,7 @@ impl Work for LoggedRing {
         }
         let done = self.members[instance.rank.index()].state.done;
         self.repeated += done.saturating_sub(state.done);
+        self.read_log(instance.rank, &mut state);
         self.set_process(instance, state);
         Ok(())
     }
@@ -354,13 +409,19 @@ impl Work for LoggedRing {
                 }
                 Ok(())
             }
+            LoggedRingEvent::Logged(instance, heard) => {
+                self.logged(instance, heard, rng, requests);
+                Ok(())
+            }
             LoggedRingEvent::Tell { .. } => self.told(event, rng, requests),
         }
     }
 
     fn rank_of(&self, event: &LoggedRingEvent) -> Option<Rank> {
         match event {
-            LoggedRingEvent::Round(instance) => Some(instance.rank),
+            LoggedRingEvent::Round(instance) | LoggedRingEvent::Logged(instance, _) => {
+                Some(instance.rank)
+            }
             LoggedRingEvent::Tell { to, .. } => Some(to.0),
         }
     }
@@ -395,9 +456,18 @@ impl Work for LoggedRing {
     ) {
         if let Some(image) = self.images.get(&(rank, ImageId::Checkpoint(epoch))) {
             let left = (self.left_of(rank), self.members[rank.index()].left);
+            if let Some(log) = self.logs.get_mut(rank.index()) {
+                log.forget(image.heard);
+            }
             let release = RingMessage::Release(image.heard);
             self.tell(rank, left, release, rng, requests);
         }
+    }
+
+    fn peers(&self, rank: Rank, _size: u32) -> Vec<Rank> {
+        let mut peers = vec![self.left_of(rank), self.right_of(rank)];
+        peers.sort_unstable();
+        peers
     }
 
     fn update(
@@ -439,7 +509,8 @@ impl Work for LoggedRing {
             };
             let is_together = left.0 / self.group == rank.0 / self.group;
             let is_early = mine.heard > theirs.done;
-            if (is_together && is_early) || mine.heard < theirs.released {
+            let logged = self.logs.get(rank.index()).map_or(0, RingLog::end);
+            if (is_together && is_early) || mine.heard.max(logged) < theirs.released {
                 return Err(format!(
                     "rank {rank} has heard {} in epoch {epoch}, and rank {left} has {theirs:?}",
                     mine.heard
@@ -450,8 +521,9 @@ impl Work for LoggedRing {
     }
 
     fn describe(&self) -> String {
-        let members = self.members.iter().take(40);
-        format!("{:?}", members.collect::<Vec<_>>())
+        let late = (0u32..).zip(&self.members);
+        let late = late.filter(|(_, member)| member.state.done < self.rounds);
+        format!("{:?}", late.take(40).collect::<Vec<_>>())
     }
 
     fn answer(&self, rank: Rank) -> Result<(), String> {

@@ -47,6 +47,37 @@ impl State {
     }
 }
 
+/// What a rank has received, in its log, which outlives its process and its host. All messages are
+/// checked when they arrive, so their numbers are enough.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct RingLog {
+    /// Each image from which the rank may come back has the messages up to this one.
+    gone: u64,
+    end: u64,
+}
+
+impl RingLog {
+    /// The last message in it.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    pub fn store(&mut self, heard: u64) {
+        self.end = self.end.max(heard);
+    }
+
+    /// The messages in it after this one, which it has unless the next one is gone.
+    pub fn after(self, heard: u64) -> std::ops::RangeInclusive<u64> {
+        let last = if heard < self.gone { heard } else { self.end };
+        heard + 1..=last
+    }
+
+    pub fn forget(&mut self, heard: u64) {
+        self.gone = self.gone.max(heard);
+        self.end = self.end.max(heard);
+    }
+}
+
 /// The value after a round, with a message that was taken in.
 pub(super) fn mix(value: u64, message: u64, rank: u32, round: u64) -> u64 {
     let place = u64::from(rank) << 32 | round;
