@@ -55,7 +55,7 @@ fn an_end_in_the_middle_is_a_failure_even_with_code_zero() {
 #[test]
 fn a_process_that_begins_to_end_while_it_must_make_room_is_reported_as_what_it_was() {
     let mut core = Local::new();
-    let spawn = spawn(vec![(R, I)], true);
+    let spawn = spawn(vec![(R, I)]);
     let order = ToLocal::Restore {
         generation: Generation(1),
         from: None,
@@ -328,7 +328,7 @@ fn a_checkpoint_asked_for_after_a_rollback_is_none_of_the_abandoned_ones() {
 fn a_job_that_begins_anew_before_its_host_has_a_lease_starts_the_newer_processes() {
     let mut core = Local::new();
     core.use_leases(Terms::new(1000, 3000), Time(0));
-    let spawn = spawn(vec![(R, I)], true);
+    let spawn = spawn(vec![(R, I)]);
     let anew = ToLocal::Restore {
         generation: Generation(1),
         from: None,
@@ -389,7 +389,7 @@ fn an_image_of_an_abandoned_epoch_that_comes_late_is_dropped() {
 fn no_rank_starts_before_its_host_has_a_lease() {
     let mut core = Local::new();
     core.use_leases(Terms::new(1000, 3000), Time(0));
-    let spawn = spawn(vec![(R, I)], true);
+    let spawn = spawn(vec![(R, I)]);
     let effects = steps(&mut core, vec![LocalInput::Central(spawn)]);
     assert_eq!(
         effects,
@@ -496,7 +496,7 @@ fn a_report_names_unacknowledged_exits_in_the_order_of_their_detection() {
     let first = R.0.checked_sub(1).map(Rank).unwrap();
     let ranks = [first, R];
     let mut core = Local::new();
-    let spawn = spawn(ranks.map(|rank| (rank, I)).to_vec(), true);
+    let spawn = spawn(ranks.map(|rank| (rank, I)).to_vec());
     steps(&mut core, vec![LocalInput::Central(spawn)]);
     for rank in ranks {
         let register = ToManager::Register {
@@ -566,7 +566,6 @@ fn ranks_of_a_restarted_job_begin_from_their_images() {
     let order = ToLocal::Spawn {
         generation: Generation(3),
         ranks: vec![(R, Incarnation(3))],
-        hold: true,
         from: Some(Epoch(7)),
         moved: Vec::new(),
     };

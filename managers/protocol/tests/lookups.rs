@@ -61,7 +61,6 @@ fn registered(lookups: bool) -> Local {
     let spawn = ToLocal::Spawn {
         generation: GENERATION,
         ranks: vec![(HERE, FIRST)],
-        hold: true,
         from: None,
         moved: Vec::new(),
     };
@@ -368,7 +367,6 @@ fn the_first_rank_of_a_host_that_comes_by_a_move_asks_in_the_present_generation(
     let spawn = ToLocal::Spawn {
         generation,
         ranks: Vec::new(),
-        hold: true,
         from: None,
         moved: Vec::new(),
     };

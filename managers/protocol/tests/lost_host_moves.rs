@@ -232,7 +232,6 @@ fn a_host_whose_processes_have_ended_is_replaced_at_once_and_a_spare_begins_with
     let there = ToLocal::Spawn {
         generation: Generation(1),
         ranks: vec![(Rank(1), Incarnation(1))],
-        hold: true,
         from: Some(Epoch(1)),
         moved: moved_to(2).moved,
     };
@@ -490,7 +489,6 @@ fn an_order_to_start_that_comes_late_rolls_back_what_an_older_one_has_started() 
     let order = ToLocal::Spawn {
         generation: Generation(1),
         ranks: vec![(Rank(0), Incarnation(1))],
-        hold: true,
         from: None,
         moved: Vec::new(),
     };

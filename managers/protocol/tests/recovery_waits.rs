@@ -43,7 +43,6 @@ fn has_image() -> Local {
     let spawn = ToLocal::Spawn {
         generation: Generation(0),
         ranks: vec![(R, I)],
-        hold: true,
         from: None,
         moved: Vec::new(),
     };

@@ -184,7 +184,6 @@ fn host() -> Local {
     let spawn = ToLocal::Spawn {
         generation: Generation(0),
         ranks: vec![(R, Incarnation(0))],
-        hold: true,
         from: None,
         moved: Vec::new(),
     };

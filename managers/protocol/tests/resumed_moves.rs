@@ -122,7 +122,6 @@ fn ranks_that_come_together_come_with_their_own_images() {
     let begin = ToLocal::Spawn {
         generation: Generation(0),
         ranks: vec![(Rank(3), Incarnation(0))],
-        hold: true,
         from: None,
         moved: Vec::new(),
     };
@@ -168,7 +167,6 @@ fn the_image_of_a_move_is_dropped_also_if_the_process_of_an_earlier_move_is_stil
     let begin = ToLocal::Spawn {
         generation: Generation(0),
         ranks: Vec::new(),
-        hold: true,
         from: None,
         moved: Vec::new(),
     };

@@ -146,15 +146,13 @@ impl Cluster {
         !self.copy_groups.stripes().is_empty()
     }
 
-    /// Orders a host to restore these of its ranks, which may be its first ones. `hold`: its ranks
-    /// may come back.
+    /// Orders a host to restore these of its ranks, which may be its first ones.
     pub fn order_restore(
         &mut self,
         host: HostIndex,
         from: Option<ImageId>,
         ranks: Vec<(Rank, Incarnation)>,
         moved: Vec<MovedRank>,
-        hold: bool,
         out: &mut Out,
     ) {
         let generation = self.ranks.generation();
@@ -168,7 +166,6 @@ impl Cluster {
             false => ToLocal::Spawn {
                 generation,
                 ranks,
-                hold,
                 from: from.and_then(ImageId::checkpoint),
                 moved,
             },

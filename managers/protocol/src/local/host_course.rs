@@ -20,8 +20,6 @@ pub(super) enum LocalPhase {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct HostCourse {
     pub phase: LocalPhase,
-    /// Failed ranks keep their place until central has said how to continue.
-    pub hold: bool,
     /// The last signal of those that ask programs to end that was passed on.
     pub signalled: Option<i32>,
     /// A signal that came while ranks were suspended: they get it when they continue.

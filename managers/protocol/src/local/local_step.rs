@@ -117,15 +117,14 @@ impl Local {
 
     /// A process ends, or is out of the way.
     fn process_ends(&mut self, input: LocalInput, out: &mut LocalOut) {
-        let (now, holds) = (out.now, self.course.hold);
+        let now = out.now;
         let parts = &mut self.parts(out);
         match input {
             LocalInput::Closed(rank, incarnation) => {
                 let closed = |process: &mut RankProcess, number| process.closed(now, number);
                 ExitHandler::of(parts).event(rank, incarnation, closed);
             }
-            // Without recovery, nobody has anything to begin before the status is known.
-            LocalInput::ExitDetected(rank, incarnation) if holds => {
+            LocalInput::ExitDetected(rank, incarnation) => {
                 ExitHandler::of(parts).event(rank, incarnation, RankProcess::exit_detected);
             }
             LocalInput::ChildEnded(rank, incarnation, end) => {

@@ -34,7 +34,6 @@ impl ProcessHandler<'_> {
         let ToLocal::Spawn {
             generation,
             ranks,
-            hold,
             from,
             moved,
         } = order
@@ -42,7 +41,6 @@ impl ProcessHandler<'_> {
             return;
         };
         self.course.phase = LocalPhase::Running;
-        self.course.hold = hold;
         self.take_in(moved, (from.map(ImageId::Checkpoint), &[]));
         if let Some(epoch) = from {
             self.images

@@ -20,9 +20,6 @@ pub enum ToLocal {
         generation: Generation,
         /// Which ranks, in which incarnation.
         ranks: Vec<(Rank, Incarnation)>,
-        /// A rank that failed may come back: its place is held until central has said how to
-        /// continue.
-        hold: bool,
         /// The checkpoint from whose files they begin, in a job that is restarted; `None`: their
         /// programs are started.
         from: Option<Epoch>,

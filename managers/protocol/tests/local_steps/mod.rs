@@ -40,7 +40,7 @@ pub fn said(pid: u32, message: ToManager) -> LocalInput {
 /// A core with one rank, whose process is there.
 pub fn spawned() -> Local {
     let mut core = Local::new();
-    let spawn = spawn(vec![(R, I)], false);
+    let spawn = spawn(vec![(R, I)]);
     let effects = steps(
         &mut core,
         vec![LocalInput::Central(spawn), LocalInput::Spawned(R, I, CHILD)],
@@ -98,11 +98,10 @@ pub fn ended(stage: Stage) -> LocalEffect {
 }
 
 /// The order to start the programs of these ranks.
-pub fn spawn(ranks: Vec<(Rank, Incarnation)>, hold: bool) -> ToLocal {
+pub fn spawn(ranks: Vec<(Rank, Incarnation)>) -> ToLocal {
     ToLocal::Spawn {
         generation: Generation(0),
         ranks,
-        hold,
         from: None,
         moved: Vec::new(),
     }
@@ -114,7 +113,6 @@ pub fn with_a_rank() -> Local {
     let spawn = ToLocal::Spawn {
         generation: Generation(0),
         ranks: vec![(Rank(0), Incarnation(0))],
-        hold: true,
         from: None,
         moved: Vec::new(),
     };

@@ -135,14 +135,8 @@ impl MoveHandler<'_> {
         };
         let ranks = vec![(rank, one.incarnation)];
         let image = ImageId::Move(number);
-        self.cluster.order_restore(
-            one.to,
-            Some(image),
-            ranks,
-            vec![moved],
-            self.commits.mode.recovers(),
-            self.out,
-        );
+        self.cluster
+            .order_restore(one.to, Some(image), ranks, vec![moved], self.out);
     }
 
     /// A host gets its first order, and has no rank yet.
@@ -152,7 +146,6 @@ impl MoveHandler<'_> {
         let begin = ToLocal::Spawn {
             generation,
             ranks: Vec::new(),
-            hold: self.commits.mode.recovers(),
             from: None,
             moved: Vec::new(),
         };

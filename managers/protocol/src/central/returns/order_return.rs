@@ -77,14 +77,8 @@ impl OrderHandler<'_> {
         let moved = self.cluster.moved_among(&ranks);
         let members: Vec<Rank> = ranks.iter().map(|(rank, _)| *rank).collect();
         let image = from.map(ImageId::Checkpoint);
-        self.cluster.order_restore(
-            host,
-            image,
-            ranks,
-            moved,
-            self.commits.mode.recovers(),
-            self.out,
-        );
+        self.cluster
+            .order_restore(host, image, ranks, moved, self.out);
         // Their images of this checkpoint are those that count, also in memory.
         self.group_commits()
             .repeat_group_commits(host, members.into_iter());
