@@ -14,8 +14,8 @@ use rejoin_managers_protocol::central::{
 };
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::manager_messages::{
-    Cause, HostMessage, ImageMessage, ProcessInstance, ProcessMessage, RankReport, Report,
-    ToCentral, ToLocal,
+    Cause, HostMessage, ImageMessage, ImageOrder, ProcessInstance, ProcessMessage, RankMoveOrder,
+    RankReport, Report, ToCentral, ToLocal,
 };
 use rejoin_wire::ImageCost;
 
@@ -124,7 +124,9 @@ fn with_its_image(rank: u32) -> RankReport {
 
 fn vacated(effects: &[CentralEffect]) -> Vec<(HostIndex, ProcessInstance)> {
     let orders = effects.iter().filter_map(|effect| match effect {
-        CentralEffect::Send(host, ToLocal::Vacate { instance }) => Some((*host, *instance)),
+        CentralEffect::Send(host, ToLocal::Move(RankMoveOrder::Vacate { instance })) => {
+            Some((*host, *instance))
+        }
         _ => None,
     });
     orders.collect()
@@ -182,7 +184,7 @@ fn after_its_groups_next_checkpoint_it_stays_and_its_former_host_drops_what_it_h
     }
     let is_told = |host| {
         let is_it = |effect: &CentralEffect| {
-            matches!(effect, CentralEffect::Send(to, ToLocal::CommitGroup { ranks, epoch: of, .. })
+            matches!(effect, CentralEffect::Send(to, ToLocal::Image(ImageOrder::CommitGroup { ranks, epoch: of, .. }))
                 if *to == host && ranks == &[Rank(1)] && *of == epoch)
         };
         told.iter().any(is_it)
@@ -199,7 +201,7 @@ fn a_move_waits_for_a_group_that_comes_back_and_follows() {
     ask(&mut central, 1, SPARE);
     let effects = ends(&mut central, 0, process(0, 0));
     let stays = |effect: &CentralEffect| {
-        matches!(effect, CentralEffect::Send(1, ToLocal::Stay { instance, .. })
+        matches!(effect, CentralEffect::Send(1, ToLocal::Move(RankMoveOrder::Stay { instance, .. }))
             if *instance == process(1, 0))
     };
     assert!(effects.iter().any(stays), "{effects:?}");
@@ -420,8 +422,12 @@ fn an_earlier_process_that_waits_for_a_move_does_not_continue() {
     ] {
         effects.extend(on_message(&mut next, host, report(ranks)));
     }
-    let stays =
-        |effect: &CentralEffect| matches!(effect, CentralEffect::Send(_, ToLocal::Stay { .. }));
+    let stays = |effect: &CentralEffect| {
+        matches!(
+            effect,
+            CentralEffect::Send(_, ToLocal::Move(RankMoveOrder::Stay { .. }))
+        )
+    };
     assert!(!effects.iter().any(stays), "{effects:?}");
     assert_eq!(restored(&effects), [(1, 1, 2, Some(Epoch(1)))]);
 }
@@ -582,7 +588,7 @@ fn the_host_that_a_rank_moves_to_learns_which_image_of_its_group_counts() {
     };
     let started = effects.iter().position(starts).expect("it starts");
     let is_told = |effect: &CentralEffect| {
-        matches!(effect, CentralEffect::Send(SPARE, ToLocal::CommitGroup { ranks, epoch, .. })
+        matches!(effect, CentralEffect::Send(SPARE, ToLocal::Image(ImageOrder::CommitGroup { ranks, epoch, .. }))
             if ranks == &[Rank(1)] && *epoch == Epoch(1))
     };
     assert!(effects[started..].iter().any(is_told), "{effects:?}");

@@ -12,8 +12,8 @@ use rejoin_managers_protocol::central::{
 use rejoin_managers_protocol::interval::Interval;
 use rejoin_managers_protocol::levels::Level;
 use rejoin_managers_protocol::manager_messages::{
-    Cause, FileMessage, LogMessage, ProcessInstance, ProcessMessage, RankReport, Report, ToCentral,
-    ToLocal,
+    Cause, FileMessage, ImageOrder, LogMessage, ProcessInstance, ProcessMessage, RankReport,
+    Report, ToCentral, ToLocal,
 };
 use rejoin_wire::ImageCost;
 
@@ -134,7 +134,7 @@ fn the_next_central_manager_knows_that_copies_begin_anew() {
 /// The hosts that learn that the image of the first checkpoint counts for rank 1.
 fn told_of_commit(effects: &[CentralEffect]) -> Vec<HostIndex> {
     let told = effects.iter().filter_map(|effect| match effect {
-        CentralEffect::Send(host, ToLocal::CommitGroup { ranks, epoch, .. })
+        CentralEffect::Send(host, ToLocal::Image(ImageOrder::CommitGroup { ranks, epoch, .. }))
             if ranks.contains(&Rank(1)) && *epoch == Epoch(1) =>
         {
             Some(*host)

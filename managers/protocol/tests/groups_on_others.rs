@@ -11,7 +11,7 @@ use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, HostIndex, Job, Record, ReturnScope,
 };
 use rejoin_managers_protocol::manager_messages::{
-    ImageMessage, ProcessMessage, ToCentral, ToLocal,
+    ImageMessage, ImageOrder, ProcessMessage, RankMoveOrder, ToCentral, ToLocal,
 };
 use returning_ranks::{
     FENCE, SPARE, continues, ends, groups, moved, orders, process, running_on, why,
@@ -26,9 +26,9 @@ fn told_of_commit(effects: &[CentralEffect], epoch: u32) -> Vec<HostIndex> {
     let told = effects.iter().filter_map(|effect| match effect {
         CentralEffect::Send(
             host,
-            ToLocal::CommitGroup {
+            ToLocal::Image(ImageOrder::CommitGroup {
                 ranks, epoch: of, ..
-            },
+            }),
         ) if ranks.contains(&Rank(1)) && *of == Epoch(epoch) => Some(*host),
         _ => None,
     });
@@ -83,8 +83,8 @@ fn a_checkpoint_follows_the_return_of_a_group_on_another_host() {
     });
     let effects = on_message(&mut central, SPARE, taken);
     let writes = |effect: &CentralEffect| match effect {
-        CentralEffect::Send(_, ToLocal::Commit { epochs, .. })
-        | CentralEffect::SendAll(_, ToLocal::Commit { epochs, .. }) => {
+        CentralEffect::Send(_, ToLocal::Image(ImageOrder::Commit { epochs, .. }))
+        | CentralEffect::SendAll(_, ToLocal::Image(ImageOrder::Commit { epochs, .. })) => {
             epochs.writing == Some(Epoch(2))
         }
         _ => false,
@@ -180,7 +180,9 @@ fn a_rank_leaves_its_host_when_all_come_back_where_files_are_and_then_it_comes_t
     step(&mut central, at(100), CentralInput::HostEnded(0, why()));
     let decided = continues(&mut central, 101);
     let vacates = decided.iter().filter_map(|effect| match effect {
-        CentralEffect::Send(host, ToLocal::Vacate { instance }) => Some((*host, *instance)),
+        CentralEffect::Send(host, ToLocal::Move(RankMoveOrder::Vacate { instance })) => {
+            Some((*host, *instance))
+        }
         _ => None,
     });
     assert_eq!(vacates.collect::<Vec<_>>(), [(SPARE, process(1, 1))]);

@@ -16,7 +16,7 @@ use rejoin_managers_protocol::interval::Interval;
 use rejoin_managers_protocol::levels::{CommittedEpochs, Level};
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
 use rejoin_managers_protocol::manager_messages::{
-    Cause, FileMessage, ImageMessage, ProcessMessage, Stage, Time, ToCentral, ToLocal,
+    Cause, FileMessage, ImageMessage, ImageOrder, ProcessMessage, Stage, Time, ToCentral, ToLocal,
 };
 use rejoin_wire::{Holds, ImageCost, Limits, ToManager, VERSION};
 
@@ -61,11 +61,11 @@ fn counted(memory: u32, writing: Option<u32>, file: Option<u32>) -> CommittedEpo
 }
 
 fn commit(epochs: CommittedEpochs, abandoned: u32) -> LocalInput {
-    LocalInput::Central(ToLocal::Commit {
+    LocalInput::Central(ToLocal::Image(ImageOrder::Commit {
         generation: Generation(0),
         epochs,
         abandoned: Epoch(abandoned),
-    })
+    }))
 }
 
 fn image(epoch: u32) -> LocalInput {
@@ -134,7 +134,7 @@ fn an_image_that_is_gone_is_not_written() {
         &mut core,
         vec![
             image(1),
-            LocalInput::ImageEnded(R, ImageId::Checkpoint(Epoch(1))),
+            LocalInput::ImageEnded(R, ImageId::Checkpoint(Epoch(1)), None),
         ],
     );
     let effects = steps(&mut core, vec![commit(counted(1, Some(1), None), 1)]);
@@ -155,8 +155,10 @@ fn running() -> Central {
 /// The last checkpoints that hosts were told to count.
 fn told(effects: &[CentralEffect]) -> Option<CommittedEpochs> {
     effects.iter().rev().find_map(|effect| match effect {
-        CentralEffect::SendAll(_, ToLocal::Commit { epochs, .. })
-        | CentralEffect::Send(_, ToLocal::Commit { epochs, .. }) => Some(*epochs),
+        CentralEffect::SendAll(_, ToLocal::Image(ImageOrder::Commit { epochs, .. }))
+        | CentralEffect::Send(_, ToLocal::Image(ImageOrder::Commit { epochs, .. })) => {
+            Some(*epochs)
+        }
         _ => None,
     })
 }
@@ -459,12 +461,12 @@ fn files_that_the_user_has_asked_for_are_begun_again_if_they_fail() {
 fn images_of_a_group_that_falls_back_to_an_earlier_one_are_void() {
     let mut core = host();
     let of_group = |epoch| {
-        LocalInput::Central(ToLocal::CommitGroup {
+        LocalInput::Central(ToLocal::Image(ImageOrder::CommitGroup {
             generation: Generation(0),
             ranks: vec![R],
             epoch: Epoch(epoch),
             released: None,
-        })
+        }))
     };
     let stored = LocalInput::ImageStored(R, ImageId::Checkpoint(Epoch(1)));
     let inputs = vec![

@@ -13,8 +13,8 @@ use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::levels::CommittedEpochs;
 use rejoin_managers_protocol::local::{CLOSED_GRACE, GRACE, Local, LocalEffect, LocalInput};
 use rejoin_managers_protocol::manager_messages::{
-    Cause, End, HostMessage, ImageMessage, ProcessInstance, ProcessMessage, Stage, Time, ToCentral,
-    ToLocal,
+    Cause, End, HostMessage, ImageMessage, ImageOrder, ProcessInstance, ProcessMessage,
+    RankMoveOrder, Stage, Time, ToCentral, ToLocal,
 };
 use rejoin_wire::{
     FromManager, Holds, ImageCost, Limits, MOST_COUNTERS, ProcessMap, ToManager, VERSION,
@@ -300,11 +300,11 @@ fn what_a_program_says_stays_one_line() {
 fn a_checkpoint_asked_for_after_a_rollback_is_none_of_the_abandoned_ones() {
     let mut core = registered(CHILD);
     let commit = |epoch, abandoned| {
-        LocalInput::Central(ToLocal::Commit {
+        LocalInput::Central(ToLocal::Image(ImageOrder::Commit {
             generation: Generation(0),
             epochs: in_memory(epoch),
             abandoned: Epoch(abandoned),
-        })
+        }))
     };
     // Number 5 was under way when all rolled back to 4: the rank has never received it.
     steps(&mut core, vec![commit(4, 5)]);
@@ -353,11 +353,11 @@ fn a_job_that_begins_anew_before_its_host_has_a_lease_starts_the_newer_processes
 #[test]
 fn an_image_of_an_abandoned_epoch_that_comes_late_is_dropped() {
     let mut core = registered(CHILD);
-    let commit = ToLocal::Commit {
+    let commit = ToLocal::Image(ImageOrder::Commit {
         generation: Generation(0),
         epochs: in_memory(4),
         abandoned: Epoch(5),
-    };
+    });
     let imaged = |epoch| {
         let message = ToManager::Imaged {
             generation: Generation(0),
@@ -455,30 +455,30 @@ fn orders_of_an_earlier_generation_change_nothing() {
             process_map,
             image,
         },
-        ToLocal::Checkpoint { generation, epoch },
-        ToLocal::Commit {
+        ToLocal::Image(ImageOrder::Checkpoint { generation, epoch }),
+        ToLocal::Image(ImageOrder::Commit {
             generation,
             epochs: in_memory(epoch.0),
             abandoned: epoch,
-        },
+        }),
         ToLocal::Restore {
             generation,
             from: None,
             ranks: vec![(R, next.next())],
             moved: Vec::new(),
         },
-        ToLocal::CommitGroup {
+        ToLocal::Image(ImageOrder::CommitGroup {
             generation,
             ranks: vec![R],
             epoch,
             released: None,
-        },
-        ToLocal::Load {
+        }),
+        ToLocal::Move(RankMoveOrder::Load {
             generation,
             rank: Rank(7),
             number: MoveNumber::next(None, epoch),
             holder: None,
-        },
+        }),
         ToLocal::AllFinalized { generation },
     ];
     for order in earlier {

@@ -9,7 +9,7 @@ use rejoin_channel_table::{Epoch, ImageId, Rank};
 use rejoin_logging::determinants::{LogFigures, LogUsage};
 use rejoin_managers_protocol::central::{Central, CentralEffect, CentralInput, HostIndex, Job};
 use rejoin_managers_protocol::manager_messages::{
-    ImageMessage, LogMessage, Time, ToCentral, ToLocal,
+    ImageMessage, ImageOrder, LogMessage, Time, ToCentral, ToLocal,
 };
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_wire::ImageCost;
@@ -19,7 +19,9 @@ const MILLIS: u64 = 1_000_000;
 /// Ranks whose groups are to take images now.
 fn in_turn(effects: &[CentralEffect]) -> Vec<u32> {
     let ordered = effects.iter().filter_map(|effect| match effect {
-        CentralEffect::Send(_, ToLocal::CheckpointRanks { ranks, .. }) => Some(ranks),
+        CentralEffect::Send(_, ToLocal::Image(ImageOrder::CheckpointRanks { ranks, .. })) => {
+            Some(ranks)
+        }
         _ => None,
     });
     ordered.flatten().map(|rank| rank.0).collect()

@@ -17,8 +17,8 @@ use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::levels::CommittedEpochs;
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
 use rejoin_managers_protocol::manager_messages::{
-    Cause, End, FileMessage, HostMessage, ImageMessage, KeptFile, MovedRank, ProcessMessage,
-    RankReport, Report, Stage, ToCentral, ToLocal,
+    Cause, End, FileMessage, HostMessage, ImageMessage, ImageOrder, KeptFile, MovedRank,
+    ProcessMessage, RankReport, Report, Stage, ToCentral, ToLocal,
 };
 use rejoin_managers_protocol::region_commits::RegionEpochs;
 use rejoin_managers_protocol::verdict::Verdict;
@@ -196,7 +196,7 @@ fn ranks_of_a_lost_host_move_when_no_lease_of_it_can_last() {
     };
     assert_eq!(orders(&effects), [(0, &order)]);
     let committed = |e: &CentralEffect| {
-        let is = |order: &ToLocal| matches!(order, ToLocal::Commit { generation, .. } if *generation == Generation(1));
+        let is = |order: &ToLocal| matches!(order, ToLocal::Image(ImageOrder::Commit { generation, .. }) if *generation == Generation(1));
         matches!(e, CentralEffect::Send(0, order) if is(order))
     };
     assert!(effects.iter().any(committed), "{effects:?}");
@@ -473,11 +473,11 @@ fn host_with_a_copy() -> Local {
     let epochs = CommittedEpochs::only(Some(Epoch(1)));
     let inputs = vec![
         LocalInput::CopiesFound(vec![copy_of(1)]),
-        LocalInput::Central(ToLocal::Commit {
+        LocalInput::Central(ToLocal::Image(ImageOrder::Commit {
             generation: Generation(0),
             epochs,
             abandoned: Epoch(1),
-        }),
+        })),
     ];
     steps(&mut core, inputs);
     core
@@ -539,11 +539,11 @@ fn a_host_takes_in_a_rank_and_keeps_the_copy_of_its_file() {
             copying: None,
             partner: Some(Epoch(file)),
         };
-        LocalInput::Central(ToLocal::Commit {
+        LocalInput::Central(ToLocal::Image(ImageOrder::Commit {
             generation: Generation(1),
             epochs,
             abandoned: Epoch(memory),
-        })
+        }))
     };
     let effects = steps(&mut core, vec![commit(2, 1)]);
     let from_memory = LocalEffect::DropFromMemory(Rank(1), ImageId::Checkpoint(Epoch(1)));
@@ -572,10 +572,12 @@ fn a_host_drops_the_copy_of_a_rank_that_has_moved_there_when_its_checkpoint_coun
             others: Vec::new(),
         }],
     };
-    let commit = |epochs| ToLocal::Commit {
-        generation: Generation(0),
-        epochs,
-        abandoned: Epoch(2),
+    let commit = |epochs| {
+        ToLocal::Image(ImageOrder::Commit {
+            generation: Generation(0),
+            epochs,
+            abandoned: Epoch(2),
+        })
     };
     let before = commit(CommittedEpochs::only(Some(Epoch(1))));
     let orders = [order, before].map(LocalInput::Central);

@@ -18,7 +18,7 @@ use rejoin_managers_protocol::host_health::HostHealth;
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::manager_messages::{
     Cause, End, FileMessage, HostMessage, ImageMessage, MoveMessage, ProcessInstance,
-    ProcessMessage, RankReport, Report, Stage, Time, ToCentral, ToLocal,
+    ProcessMessage, RankMoveOrder, RankReport, Report, Stage, Time, ToCentral, ToLocal,
 };
 use rejoin_wire::ImageCost;
 
@@ -186,10 +186,10 @@ fn ranks_do_not_move_to_a_host_that_they_are_to_leave() {
     step(&mut central, at(1), ranks(5, &[0], Some(1)));
     let broken = |why: &str| ToCentral::Host(HostMessage::Health(HostHealth::Leave(why.into())));
     let effects = on_message(&mut central, 1, broken("hot"));
-    let stay = ToLocal::Stay {
+    let stay = ToLocal::Move(RankMoveOrder::Stay {
         instance: instance(0, 0),
         number: move_number(1, 1),
-    };
+    });
     assert!(effects.contains(&CentralEffect::Send(0, stay)));
     assert_eq!(over(&effects), [(5, vec![], false)]);
 }
@@ -255,10 +255,10 @@ fn the_other_rank_of_an_exchange_does_not_go_to_a_host_that_ends() {
     load(&mut central, (1, move_number(1, 1)), (1, 0), 0);
     // Rank 1 has stopped.
     let effects = on_message(&mut central, 1, ToCentral::Host(HostMessage::Ends));
-    let stay = ToLocal::Stay {
+    let stay = ToLocal::Move(RankMoveOrder::Stay {
         instance: instance(0, 0),
         number: move_number(1, 1),
-    };
+    });
     assert!(
         effects.contains(&CentralEffect::Send(0, stay)),
         "{effects:?}"
@@ -293,8 +293,12 @@ fn others_do_not_give_way_to_a_host_whose_ranks_can_not_move() {
     let effects = step(&mut central, at(1), ranks(5, &[0], Some(2)));
     assert_eq!(ordered(&effects), [(0, move_number(1, 1), false)]);
     let effects = on_message(&mut central, 1, ToCentral::Host(HostMessage::Ends));
-    let stays =
-        |effect: &CentralEffect| matches!(effect, CentralEffect::Send(_, ToLocal::Stay { .. }));
+    let stays = |effect: &CentralEffect| {
+        matches!(
+            effect,
+            CentralEffect::Send(_, ToLocal::Move(RankMoveOrder::Stay { .. }))
+        )
+    };
     assert!(!effects.iter().any(stays), "{effects:?}");
 }
 

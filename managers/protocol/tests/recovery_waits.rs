@@ -13,8 +13,8 @@ use rejoin_managers_protocol::central::{
 };
 use rejoin_managers_protocol::local::{FIRST_NOTE, Local, LocalEffect, LocalInput, RECOVERY_BOUND};
 use rejoin_managers_protocol::manager_messages::{
-    Cause, End, FileMessage, ImageMessage, MoveMessage, ProcessInstance, ProcessMessage, Stage,
-    Time, ToCentral, ToLocal,
+    Cause, End, FileMessage, ImageMessage, MoveMessage, ProcessInstance, ProcessMessage,
+    RankMoveOrder, Stage, Time, ToCentral, ToLocal,
 };
 use rejoin_managers_protocol::policy::Refusal;
 use rejoin_managers_protocol::signal_numbers::{CONT, TSTP};
@@ -86,9 +86,9 @@ fn rolls_back() -> Local {
 /// A core whose rank has moved to another host at time 0.
 fn has_moved() -> Local {
     let mut core = has_image();
-    let vacate = ToLocal::Vacate {
+    let vacate = ToLocal::Move(RankMoveOrder::Vacate {
         instance: instance(0, I),
-    };
+    });
     let effects = steps(&mut core, vec![LocalInput::Central(vacate)]);
     assert_eq!(effects.last(), Some(&LocalEffect::Retire(R, I)));
     core
@@ -287,9 +287,9 @@ fn has_moved_since_its_checkpoint() -> Central {
         stored(MoveNumber::next(Some(first), Epoch(1))),
     );
     let effects = on_message(&mut central, 1, has_registered(of_central(0, 1)));
-    let vacate = ToLocal::Vacate {
+    let vacate = ToLocal::Move(RankMoveOrder::Vacate {
         instance: of_central(0, 0),
-    };
+    });
     assert!(effects.contains(&CentralEffect::Send(0, vacate)));
     central
 }
@@ -317,9 +317,9 @@ fn a_rollback_for_which_a_process_does_not_make_room_ends_the_job() {
         },
     });
     let effects = on_message(&mut central, 1, killed);
-    let vacate = ToLocal::Vacate {
+    let vacate = ToLocal::Move(RankMoveOrder::Vacate {
         instance: of_central(0, 1),
-    };
+    });
     assert!(effects.contains(&CentralEffect::Send(1, vacate)));
     let is_restored =
         |effect: &CentralEffect| matches!(effect, CentralEffect::Send(0, ToLocal::Restore { .. }));

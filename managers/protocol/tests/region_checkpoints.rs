@@ -9,7 +9,9 @@ use local_steps::steps;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, Rank};
 use rejoin_managers_protocol::central::{Central, CentralEffect, CentralInput, Event, Record};
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
-use rejoin_managers_protocol::manager_messages::{RegionMessage, Stage, ToCentral, ToLocal};
+use rejoin_managers_protocol::manager_messages::{
+    RegionMessage, RegionOrder, Stage, ToCentral, ToLocal,
+};
 use rejoin_managers_protocol::region_commits::{RegionEpochs, RegionWait};
 use rejoin_wire::{FromManager, Limits, ToManager, VERSION};
 
@@ -32,7 +34,9 @@ fn number(central: &mut Central, generation: u32, above: u32) -> Option<Epoch> {
     }));
     let effects = step(central, at(10), ask);
     let numbered = |effect: &CentralEffect| match effect {
-        CentralEffect::Send(0, ToLocal::RegionsNumber { rank: R, epoch, .. }) => Some(*epoch),
+        CentralEffect::Send(0, ToLocal::Regions(RegionOrder::Number { rank: R, epoch, .. })) => {
+            Some(*epoch)
+        }
         _ => None,
     };
     let given = effects.iter().find_map(numbered)?;
@@ -96,10 +100,10 @@ fn a_commit_is_recorded_before_any_host_learns_of_it() {
     assert_eq!(store(&mut central, 1, 0, Epoch(epoch.0 + 1)), []);
     let effects = store(&mut central, 1, 0, epoch);
     let epochs = both(Some(2), None);
-    let told = ToLocal::RegionsCommitted {
+    let told = ToLocal::Regions(RegionOrder::Committed {
         generation: Generation(0),
         epochs,
-    };
+    });
     assert_eq!(
         effects,
         [
@@ -223,11 +227,11 @@ fn a_host_repeats_what_its_ranks_wait_for() {
         commit: None,
     };
     assert_eq!(waits(&mut core), Some(wait));
-    let order = ToLocal::RegionsNumber {
+    let order = ToLocal::Regions(RegionOrder::Number {
         generation,
         rank: R,
         epoch,
-    };
+    });
     let number = FromManager::RegionsNumber { generation, epoch };
     assert_eq!(answered(&mut core, order.clone()), Some((vec![R], number)));
     // The answer to the repeated question.
@@ -238,9 +242,11 @@ fn a_host_repeats_what_its_ranks_wait_for() {
         commit: Some(epoch),
     };
     assert_eq!(waits(&mut core), Some(wait));
-    let order = |newest| ToLocal::RegionsCommitted {
-        generation,
-        epochs: both(Some(newest), Some(1)),
+    let order = |newest| {
+        ToLocal::Regions(RegionOrder::Committed {
+            generation,
+            epochs: both(Some(newest), Some(1)),
+        })
     };
     assert_eq!(answered(&mut core, order(2)), None);
     let committed = FromManager::RegionsCommitted {

@@ -12,7 +12,7 @@ use rejoin_managers_protocol::central::{Central, CentralEffect, CentralInput, Re
 use rejoin_managers_protocol::levels::CommittedEpochs;
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
 use rejoin_managers_protocol::manager_messages::{
-    MovedRank, ProcessInstance, RankReport, Report, ToCentral, ToLocal,
+    ImageOrder, MovedRank, ProcessInstance, RankMoveOrder, RankReport, Report, ToCentral, ToLocal,
 };
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ fn a_rank_that_a_lost_order_leaves_at_its_image_continues_under_the_next_central
     let report = said(ToCentral::Report(Box::new(report)));
     let effects = step(&mut central, at(2), report);
     let stays = effects.iter().filter_map(|effect| match effect {
-        CentralEffect::Send(0, ToLocal::Stay { instance, number }) => {
+        CentralEffect::Send(0, ToLocal::Move(RankMoveOrder::Stay { instance, number })) => {
             Some((instance.rank, *number))
         }
         _ => None,
@@ -69,12 +69,12 @@ fn a_rank_that_a_lost_order_leaves_at_its_image_continues_under_the_next_central
 #[test]
 fn what_a_host_has_loaded_of_a_rank_that_does_not_come_is_dropped_under_the_next_central_manager() {
     let mut local = Local::new();
-    let load = ToLocal::Load {
+    let load = ToLocal::Move(RankMoveOrder::Load {
         generation: Generation(0),
         rank: Rank(7),
         number: move_number(6),
         holder: None,
-    };
+    });
     steps(&mut local, vec![LocalInput::Central(load)]);
     let loads = |local: &mut Local| {
         let effects = steps(local, vec![LocalInput::Central(ToLocal::Report)]);
@@ -92,7 +92,7 @@ fn what_a_host_has_loaded_of_a_rank_that_does_not_come_is_dropped_under_the_next
     };
     let report = said(ToCentral::Report(Box::new(report)));
     let effects = step(&mut central, at(2), report);
-    let unload = ToLocal::Unload { rank: Rank(7) };
+    let unload = ToLocal::Move(RankMoveOrder::Unload { rank: Rank(7) });
     assert!(effects.contains(&CentralEffect::Send(0, unload.clone())));
     let effects = steps(&mut local, vec![LocalInput::Central(unload)]);
     assert_eq!(effects, [LocalEffect::Unload(Rank(7))]);
@@ -125,9 +125,9 @@ fn ranks_that_come_together_come_with_their_own_images() {
         from: None,
         moved: Vec::new(),
     };
-    let vacate = ToLocal::Vacate {
+    let vacate = ToLocal::Move(RankMoveOrder::Vacate {
         instance: instance(3, 0),
-    };
+    });
     let orders = [begin, vacate, restore(7, 6), restore(8, 5)];
     let mut inputs: Vec<LocalInput> = orders.into_iter().map(LocalInput::Central).collect();
     inputs.insert(1, LocalInput::Spawned(Rank(3), Incarnation(0), 9));
@@ -170,14 +170,16 @@ fn the_image_of_a_move_is_dropped_also_if_the_process_of_an_earlier_move_is_stil
         from: None,
         moved: Vec::new(),
     };
-    let commit = |abandoned| ToLocal::Commit {
-        generation: Generation(0),
-        epochs: CommittedEpochs::default(),
-        abandoned: Epoch(abandoned),
+    let commit = |abandoned| {
+        ToLocal::Image(ImageOrder::Commit {
+            generation: Generation(0),
+            epochs: CommittedEpochs::default(),
+            abandoned: Epoch(abandoned),
+        })
     };
-    let vacate = ToLocal::Vacate {
+    let vacate = ToLocal::Move(RankMoveOrder::Vacate {
         instance: instance(1),
-    };
+    });
     let orders = [begin, restore(6, 1), vacate, commit(6), restore(8, 2)];
     let orders = orders.into_iter().map(LocalInput::Central).collect();
     let effects = steps(&mut local, orders);
@@ -188,18 +190,18 @@ fn the_image_of_a_move_is_dropped_also_if_the_process_of_an_earlier_move_is_stil
     assert!(effects.contains(&LocalEffect::Restore(instance(2), image(8))));
     let effects = steps(&mut local, vec![LocalInput::Central(commit(9))]);
     assert_eq!(effects, [LocalEffect::DropImage(Rank(7), image(8))]);
-    let vacate = LocalInput::Central(ToLocal::Vacate {
+    let vacate = LocalInput::Central(ToLocal::Move(RankMoveOrder::Vacate {
         instance: instance(2),
-    });
+    }));
     let effects = steps(&mut local, vec![vacate.clone(), retired(2)]);
     let drops = |effect: &LocalEffect| matches!(effect, LocalEffect::DropImage(..));
     assert!(!effects.iter().any(drops), "{effects:?}");
     // A move that is given up leaves nothing until the next checkpoint.
     let begins = steps(&mut local, vec![LocalInput::Central(restore(10, 3))]);
     assert!(begins.contains(&LocalEffect::Restore(instance(3), image(10))));
-    let vacate = LocalInput::Central(ToLocal::Vacate {
+    let vacate = LocalInput::Central(ToLocal::Move(RankMoveOrder::Vacate {
         instance: instance(3),
-    });
+    }));
     let effects = steps(&mut local, vec![vacate]);
     assert!(!effects.iter().any(drops), "its process is being made");
     let effects = steps(&mut local, vec![retired(3)]);

@@ -12,8 +12,8 @@ use rejoin_managers_protocol::central::{
 };
 use rejoin_managers_protocol::interval::Interval;
 use rejoin_managers_protocol::manager_messages::{
-    Cause, End, FileMessage, HostMessage, ImageMessage, MovedRank, ProcessInstance, ProcessMessage,
-    Report, Stage, ToCentral, ToLocal,
+    Cause, End, FileMessage, HostMessage, ImageMessage, ImageOrder, MovedRank, ProcessInstance,
+    ProcessMessage, Report, Stage, ToCentral, ToLocal,
 };
 use returning_ranks::{
     FENCE, SPARE, continues, ends, groups, moved, orders, process, request_move, running_on,
@@ -333,7 +333,7 @@ fn hosts_drop_the_images_of_groups_when_the_job_begins_anew() {
     let anew = ends(&mut central, 0, process(0, 0));
     assert_eq!(stored_return(&anew).from, None);
     let drops = |effect: &CentralEffect| {
-        matches!(effect, CentralEffect::Send(1, ToLocal::Commit { generation, epochs, abandoned })
+        matches!(effect, CentralEffect::Send(1, ToLocal::Image(ImageOrder::Commit { generation, epochs, abandoned }))
             if *generation == Generation(1) && epochs.memory.is_none() && *abandoned == Epoch(1))
     };
     assert!(anew.iter().any(drops), "{anew:?}");
@@ -405,7 +405,7 @@ fn files_that_a_failure_has_interrupted_are_written_after_the_recovery() {
     register(&mut central, instance(0, 1));
     let back = register(&mut central, instance(1, 1));
     let writes = |effect: &CentralEffect| {
-        matches!(effect, CentralEffect::Send(_, ToLocal::Commit { epochs, .. })
+        matches!(effect, CentralEffect::Send(_, ToLocal::Image(ImageOrder::Commit { epochs, .. }))
             if epochs.writing == Some(Epoch(1)))
     };
     assert!(back.iter().any(writes), "{back:?}");

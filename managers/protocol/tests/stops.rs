@@ -13,8 +13,8 @@ use rejoin_managers_protocol::central::{
 };
 use rejoin_managers_protocol::interval::Interval;
 use rejoin_managers_protocol::manager_messages::{
-    FileMessage, HostMessage, ImageMessage, ProcessMessage, RankReport, Report, Stage, Time,
-    ToCentral, ToLocal,
+    FileMessage, HostMessage, ImageMessage, ImageOrder, ProcessMessage, RankReport, Report, Stage,
+    Time, ToCentral, ToLocal,
 };
 use rejoin_managers_protocol::verdict::Verdict;
 
@@ -51,7 +51,7 @@ fn orders(effects: &[CentralEffect]) -> Vec<ToLocal> {
 
 fn requests(effects: &[CentralEffect]) -> Option<Epoch> {
     orders(effects).into_iter().find_map(|order| match order {
-        ToLocal::Checkpoint { epoch, .. } => Some(epoch),
+        ToLocal::Image(ImageOrder::Checkpoint { epoch, .. }) => Some(epoch),
         _ => None,
     })
 }
@@ -173,7 +173,7 @@ fn files_that_lose_an_image_are_replaced_by_those_of_a_newer_checkpoint() {
     imaged(&mut central, at(40), 3, 0);
     let effects = lost(&mut central, at(50), 2);
     let written = orders(&effects).into_iter().find_map(|order| match order {
-        ToLocal::Commit { epochs, .. } => epochs.writing,
+        ToLocal::Image(ImageOrder::Commit { epochs, .. }) => epochs.writing,
         _ => None,
     });
     assert_eq!(written, Some(Epoch(3)));

@@ -13,7 +13,6 @@ use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, Course, HostIndex, JobView, Record,
 };
 use rejoin_managers_protocol::manager_messages::{ToCentral, ToLocal};
-use rejoin_managers_protocol::signal_numbers;
 use std::time::{Duration, Instant};
 
 /// How long [`CoreDriver::await_orders`] may take before mpirun suspends itself.
@@ -200,11 +199,7 @@ impl CoreDriver {
         out: &mut Vec<CentralToMpirun>,
     ) -> Result<()> {
         tracing::debug!(?input, "central");
-        let ends = match input {
-            CentralInput::Signal(signal) if signal_numbers::ends(signal) => Some(signal),
-            CentralInput::Stop(signal) => signal.map(|signal| signal.number),
-            _ => None,
-        };
+        let ends = input.end_signal();
         self.waiting.extend(number.map(|number| (number, ends)));
         let mut effects = Vec::new();
         self.core.step(now(), input, &mut effects);
@@ -304,6 +299,7 @@ mod tests {
     use rejoin_channel_table::{JobId, JobKey};
     use rejoin_managers_protocol::central::Job;
     use rejoin_managers_protocol::manager_messages::ToLocal;
+    use rejoin_managers_protocol::signal_numbers;
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
     const JOB: JobId = JobId(5);

@@ -8,7 +8,7 @@ use rejoin_managers_protocol::broadcast::{BroadcastEffect, BroadcastMessage, Mem
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::central_lookups::CentralLookups;
 use rejoin_managers_protocol::lookup::LookupMessage;
-use rejoin_managers_protocol::manager_messages::{Time, ToLocal};
+use rejoin_managers_protocol::manager_messages::{ImageOrder, Time, ToLocal};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -136,7 +136,7 @@ impl Top {
     ) -> Result<Option<Outgoing>> {
         self.waiting.retain(|(of, _)| *of >= generation);
         self.held.take_if(|(of, _)| *of < generation);
-        if matches!(order, ToLocal::Checkpoint { .. }) && self.is_spreading() {
+        if matches!(order, ToLocal::Image(ImageOrder::Checkpoint { .. })) && self.is_spreading() {
             // A rank without the table can't enter an epoch.
             self.held = Some((generation, order.clone()));
             return Ok(Some(Outgoing::new()));

@@ -5,7 +5,7 @@ use rejoin_channel_table::ImageId;
 use rejoin_managers_protocol::central::{CentralEffect as FromCentral, Course, Record};
 use rejoin_managers_protocol::local::{LocalEffect as FromLocal, LocalInput};
 use rejoin_managers_protocol::manager_messages::{
-    End, ImageMessage, MoveMessage, ProcessMessage, ToCentral, ToLocal,
+    End, ImageMessage, ImageOrder, MoveMessage, ProcessMessage, RankMoveOrder, ToCentral, ToLocal,
 };
 use rejoin_wire::{FromManager, ToManager};
 
@@ -46,13 +46,13 @@ pub fn before_central(effect: &FromCentral, course: impl FnOnce() -> Course) -> 
             after
         }
         FromCentral::Send(_, order) | FromCentral::SendAll(_, order) => match order {
-            ToLocal::Checkpoint { .. } if course() == Course::Finalizing => {
+            ToLocal::Image(ImageOrder::Checkpoint { .. }) if course() == Course::Finalizing => {
                 Some(Point::LastCheckpoint)
             }
-            ToLocal::Checkpoint { .. } | ToLocal::CheckpointRanks { .. } => {
+            ToLocal::Image(ImageOrder::Checkpoint { .. } | ImageOrder::CheckpointRanks { .. }) => {
                 Some(Point::RequestSent)
             }
-            ToLocal::Commit { .. } => Some(Point::CommitSent),
+            ToLocal::Image(ImageOrder::Commit { .. }) => Some(Point::CommitSent),
             ToLocal::Restore {
                 from: Some(ImageId::Move(_)),
                 ..
@@ -60,9 +60,9 @@ pub fn before_central(effect: &FromCentral, course: impl FnOnce() -> Course) -> 
             ToLocal::Restore { .. } => Some(Point::RestoreSent),
             ToLocal::Start { .. } => Some(Point::StartSent),
             ToLocal::AllFinalized { .. } => Some(Point::FinalizedSent),
-            ToLocal::Move { stops: true, .. } => Some(Point::StopSent),
-            ToLocal::Move { base: None, .. } => Some(Point::MoveSent),
-            ToLocal::Load { .. } => {
+            ToLocal::Move(RankMoveOrder::Move { stops: true, .. }) => Some(Point::StopSent),
+            ToLocal::Move(RankMoveOrder::Move { base: None, .. }) => Some(Point::MoveSent),
+            ToLocal::Move(RankMoveOrder::Load { .. }) => {
                 at(Point::BeforeLoad);
                 Some(Point::LoadSent)
             }
@@ -103,9 +103,9 @@ pub fn at_input(input: &LocalInput) {
         LocalInput::FromRank(.., ToManager::Imaged { .. }) => at(Point::ImageTaken),
         LocalInput::FromRank(.., ToManager::Register { .. }) => at(Point::Registered),
         LocalInput::FromRank(.., ToManager::Finalizing) => at(Point::Finalizing),
-        LocalInput::Central(ToLocal::Commit { .. }) => at(Point::CommitHeard),
+        LocalInput::Central(ToLocal::Image(ImageOrder::Commit { .. })) => at(Point::CommitHeard),
         LocalInput::Central(ToLocal::Update { .. }) => at(Point::UpdateHeard),
-        LocalInput::ImageEnded(..) => at(Point::TwinKilled),
+        LocalInput::ImageEnded(.., None) => at(Point::TwinKilled),
         LocalInput::ExitDetected(..) | LocalInput::ChildEnded(.., End::Signaled(_)) => {
             at(Point::ExitDetected)
         }

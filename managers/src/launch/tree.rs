@@ -8,7 +8,7 @@ use crate::net::address::ManagerReach;
 use rejoin_channel_table::Generation;
 use rejoin_managers_protocol::broadcast::{PATIENCE, Tree};
 use rejoin_managers_protocol::central::HostIndex;
-use rejoin_managers_protocol::manager_messages::ToLocal;
+use rejoin_managers_protocol::manager_messages::{ImageOrder, ToLocal};
 use rejoin_wire::codec::{CodecError, FrameReader, MANAGER_LIMIT, encode};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_bytes::ByteBuf;
@@ -177,9 +177,30 @@ pub fn goes_down(order: &ToLocal) -> Option<Generation> {
     match order {
         ToLocal::Start { generation, .. }
         | ToLocal::Begin { generation, .. }
-        | ToLocal::Checkpoint { generation, .. } => Some(*generation),
+        | ToLocal::Image(ImageOrder::Checkpoint { generation, .. }) => Some(*generation),
         ToLocal::Update { instance, .. } => Some(instance.generation),
-        _ => None,
+        ToLocal::Image(
+            ImageOrder::CheckpointRanks { .. }
+            | ImageOrder::Commit { .. }
+            | ImageOrder::CommitGroup { .. }
+            | ImageOrder::WriteImages { .. },
+        )
+        | ToLocal::Move(_)
+        | ToLocal::Regions(_)
+        | ToLocal::Watch(_)
+        | ToLocal::Spawn { .. }
+        | ToLocal::Restore { .. }
+        | ToLocal::Release { .. }
+        | ToLocal::Copy { .. }
+        | ToLocal::AllFinalized { .. }
+        | ToLocal::Signal { .. }
+        | ToLocal::End { .. }
+        | ToLocal::Kill
+        | ToLocal::CanNotLeave
+        | ToLocal::Granted { .. }
+        | ToLocal::Report
+        | ToLocal::Acknowledged { .. }
+        | ToLocal::Leave { .. } => None,
     }
 }
 

@@ -118,7 +118,8 @@ impl RestoreHandler<'_> {
             ImageId::Checkpoint(_) => self.images.lose_image(slot, id, self.reactor),
         };
         if known {
-            self.inputs.push_back(LocalInput::ImageEnded(rank, id));
+            self.inputs
+                .push_back(LocalInput::ImageEnded(rank, id, None));
         }
     }
 

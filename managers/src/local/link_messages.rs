@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::launch::local_messages::{CentralToLocal, LocalToMpirun, MpirunToLocal};
 use crate::net::local_link::Filled;
 use rejoin_managers_protocol::local::LocalInput;
-use rejoin_managers_protocol::manager_messages::ToLocal;
+use rejoin_managers_protocol::manager_messages::{ImageOrder, RankMoveOrder, ToLocal};
 
 impl LocalManager {
     pub(super) fn read_mpirun(&mut self) -> Result<()> {
@@ -92,13 +92,32 @@ impl LocalManager {
         match message {
             CentralToLocal::Order(order) => {
                 match &order {
-                    ToLocal::Commit { epochs, .. } => NewImageHandler::of(parts).committed(*epochs),
+                    ToLocal::Image(ImageOrder::Commit { epochs, .. }) => {
+                        NewImageHandler::of(parts).committed(*epochs)
+                    }
                     ToLocal::Restore { ranks, .. } => StoredLogHandler::of(parts).continued(ranks),
-                    ToLocal::Stay { instance, .. } => {
+                    ToLocal::Move(RankMoveOrder::Stay { instance, .. }) => {
                         StoredLogHandler::of(parts).stays(instance.rank);
                     }
                     ToLocal::Report => parts.log_reports.forget(),
-                    _ => {}
+                    ToLocal::Image(_)
+                    | ToLocal::Move(_)
+                    | ToLocal::Regions(_)
+                    | ToLocal::Watch(_)
+                    | ToLocal::Spawn { .. }
+                    | ToLocal::Release { .. }
+                    | ToLocal::Start { .. }
+                    | ToLocal::Begin { .. }
+                    | ToLocal::Update { .. }
+                    | ToLocal::Copy { .. }
+                    | ToLocal::AllFinalized { .. }
+                    | ToLocal::Signal { .. }
+                    | ToLocal::End { .. }
+                    | ToLocal::Kill
+                    | ToLocal::CanNotLeave
+                    | ToLocal::Granted { .. }
+                    | ToLocal::Acknowledged { .. }
+                    | ToLocal::Leave { .. } => {}
                 }
                 // At once, because the next message on the link may be for a rank that this starts.
                 parts.inputs.push_back(LocalInput::Central(order));

@@ -100,7 +100,7 @@ impl MemoryGuard<'_> {
         if self.images.is_stored(slot, id) {
             self.images.drop_process(slot, id, self.reactor);
         } else if self.images.lose_image(slot, id, self.reactor) {
-            let given_up = LocalInput::ImageGivenUp(rank, id, why.to_owned());
+            let given_up = LocalInput::ImageEnded(rank, id, Some(why.to_owned()));
             self.inputs.push_back(given_up);
         }
     }

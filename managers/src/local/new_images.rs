@@ -74,7 +74,8 @@ impl NewImageHandler<'_> {
             .add(slot, report, zygote, (partial, read), self.reactor);
         if added.is_err() || !marked {
             self.images.drop_image(slot, id, self.reactor);
-            self.inputs.push_back(LocalInput::ImageEnded(rank, id));
+            self.inputs
+                .push_back(LocalInput::ImageEnded(rank, id, None));
         }
     }
 

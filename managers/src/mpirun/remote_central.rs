@@ -3,7 +3,7 @@
 //!
 //! Messages of local managers do not pass through mpirun: central asks those for reports.
 
-use super::repeated_inputs::{RepeatedInputs, Way, ends};
+use super::repeated_inputs::{RepeatedInputs, Way};
 use super::watchdog::{Activity, Duty, Watchdog};
 use crate::CENTRAL_MANAGER;
 use crate::central::central_messages::{Begin, CentralToMpirun, MpirunToCentral, StatusRequest};
@@ -197,7 +197,7 @@ impl RemoteCentral {
 
     /// Passes on an input.
     pub fn send(&mut self, input: CentralInput) -> Result<()> {
-        if ends(&input) {
+        if input.end_signal().is_some() {
             let first = self.asked_to_end.filter(|_| self.inputs.has_end());
             // It does not even take the first one. Two at once (timeout(1) sends them) prove
             // nothing.

@@ -2,7 +2,6 @@
 //! taken its last inputs.
 
 use rejoin_managers_protocol::central::{CentralInput, HostIndex};
-use rejoin_managers_protocol::signal_numbers;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The inputs that the next central manager must hear, too.
@@ -31,15 +30,6 @@ pub(super) enum Way {
     Unnumbered,
     /// With this number, which is acknowledged.
     Numbered(u64),
-}
-
-/// A request to end the job, or its ranks.
-pub(super) fn ends(input: &CentralInput) -> bool {
-    match input {
-        CentralInput::Signal(signal) => signal_numbers::ends(*signal),
-        CentralInput::Stop(signal) => signal.is_some(),
-        _ => false,
-    }
 }
 
 impl RepeatedInputs {
@@ -105,7 +95,9 @@ impl RepeatedInputs {
 
     /// A request to end waits for its acknowledgement.
     pub fn has_end(&self) -> bool {
-        self.pending.iter().any(|(_, input)| ends(input))
+        self.pending
+            .iter()
+            .any(|(_, input)| input.end_signal().is_some())
     }
 
     /// Central has acknowledged all inputs.

@@ -8,8 +8,8 @@ use rejoin_managers_protocol::central::{
 use rejoin_managers_protocol::checkpoint::Interval;
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
 use rejoin_managers_protocol::manager_messages::{
-    FileMessage, ImageMessage, MoveMessage, ProcessInstance, ProcessMessage, Time, ToCentral,
-    ToLocal,
+    FileMessage, ImageMessage, MoveMessage, ProcessInstance, ProcessMessage, RankMoveOrder, Time,
+    ToCentral, ToLocal,
 };
 use rejoin_sim::table_distribution::card;
 use rejoin_wire::{ImageCost, Limits, ProcessMap, ToManager, VERSION};
@@ -137,7 +137,7 @@ fn steps_of_move(central: &mut Central, rank: u32) -> Done<[u64; 2]> {
     };
     let (requested, effects) = timed(central, CentralInput::Move(request));
     let number = effects.iter().find_map(|effect| match effect {
-        CentralEffect::Send(_, ToLocal::Move { number, .. }) => Some(*number),
+        CentralEffect::Send(_, ToLocal::Move(RankMoveOrder::Move { number, .. })) => Some(*number),
         _ => None,
     });
     let first = number.ok_or("central orders no move")?;
@@ -215,7 +215,6 @@ fn local(number: u32, ranks: u32, process_map: &ProcessMap) -> Local {
             .iter()
             .map(|rank| (Rank(*rank), Incarnation(0)))
             .collect(),
-        hold: true,
         from: None,
         moved: Vec::new(),
     };

@@ -7,7 +7,7 @@
 use super::shape::Shape;
 use rejoin_channel_table::{Epoch, ImageId, Incarnation, Rank};
 use rejoin_managers_protocol::manager_messages::{
-    FileMessage, ImageMessage, ProcessInstance, ToCentral, ToLocal,
+    FileMessage, ImageMessage, ImageOrder, ProcessInstance, ToCentral, ToLocal,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -172,11 +172,15 @@ impl GroupWatch {
         is_stored: impl Fn(Rank, Turn) -> bool,
     ) -> Option<(Turn, usize)> {
         let (turn, ranks) = match order {
-            ToLocal::CheckpointRanks { epoch, ranks, .. } => (Turn::Images(*epoch), ranks.clone()),
-            ToLocal::Checkpoint { epoch, .. } => {
+            ToLocal::Image(ImageOrder::CheckpointRanks { epoch, ranks, .. }) => {
+                (Turn::Images(*epoch), ranks.clone())
+            }
+            ToLocal::Image(ImageOrder::Checkpoint { epoch, .. }) => {
                 (Turn::Images(*epoch), (0..self.ranks).map(Rank).collect())
             }
-            ToLocal::WriteImages { epoch, ranks } => (Turn::Files(*epoch), ranks.clone()),
+            ToLocal::Image(ImageOrder::WriteImages { epoch, ranks }) => {
+                (Turn::Files(*epoch), ranks.clone())
+            }
             _ => return None,
         };
         let (size, all) = (self.size.max(1), self.ranks);

@@ -544,6 +544,6 @@ impl<W: Work> JobWorld<W> {
         self.tally.images += 1;
         self.groups.fails(rank);
         self.work.forget(rank, id);
-        self.local(home, local::LocalInput::ImageEnded(rank, id))
+        self.local(home, local::LocalInput::ImageEnded(rank, id, None))
     }
 }

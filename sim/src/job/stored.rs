@@ -6,7 +6,7 @@ use rejoin_managers_protocol::central::{
     HostIndex, RankMove, Record, Relaunch, Return, ReturnScope,
 };
 use rejoin_managers_protocol::levels::Level;
-use rejoin_managers_protocol::manager_messages::ToLocal;
+use rejoin_managers_protocol::manager_messages::{ImageOrder, RankMoveOrder, RegionOrder, ToLocal};
 use rejoin_managers_protocol::verdict::Verdict;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -320,7 +320,7 @@ impl Stored {
 
     /// Hosts learn from an order how far no rollback goes back.
     pub fn promise(&mut self, order: &ToLocal) {
-        if let ToLocal::Commit { epochs, .. } = order {
+        if let ToLocal::Image(ImageOrder::Commit { epochs, .. }) = order {
             self.oldest = self.oldest.max(epochs.oldest());
             self.history.retain(|epoch| Some(*epoch) >= self.oldest);
         }
@@ -353,19 +353,19 @@ impl Stored {
     pub fn covers(&self, host: HostIndex, order: &ToLocal) -> bool {
         let now = |generation: Generation| generation == self.generation;
         match *order {
-            ToLocal::Checkpoint { generation, epoch }
-            | ToLocal::CheckpointRanks {
+            ToLocal::Image(ImageOrder::Checkpoint { generation, epoch })
+            | ToLocal::Image(ImageOrder::CheckpointRanks {
                 generation, epoch, ..
-            } => now(generation) && epoch <= self.ordered,
-            ToLocal::WriteImages { epoch, .. } => self.history.contains(&epoch),
+            }) => now(generation) && epoch <= self.ordered,
+            ToLocal::Image(ImageOrder::WriteImages { epoch, .. }) => self.history.contains(&epoch),
             ToLocal::Start {
                 generation, image, ..
             } => now(generation) && image.is_none_or(|e| e <= self.ordered),
-            ToLocal::Commit {
+            ToLocal::Image(ImageOrder::Commit {
                 generation,
                 epochs,
                 abandoned,
-            } => {
+            }) => {
                 // Without copies, files count as copied.
                 let partner = [self.partner, self.file].contains(&epochs.partner);
                 let stored = (self.committed, self.file) == (epochs.memory, epochs.file) && partner;
@@ -376,20 +376,20 @@ impl Stored {
             ToLocal::Restore {
                 generation, from, ..
             } => now(generation) && self.is_known(from),
-            ToLocal::CommitGroup {
+            ToLocal::Image(ImageOrder::CommitGroup {
                 generation, epoch, ..
-            } => now(generation) && self.is_of_group(epoch),
-            ToLocal::Move {
+            }) => now(generation) && self.is_of_group(epoch),
+            ToLocal::Move(RankMoveOrder::Move {
                 instance, number, ..
-            } => now(instance.generation) && self.is_move(number),
-            ToLocal::Load {
+            }) => now(instance.generation) && self.is_move(number),
+            ToLocal::Move(RankMoveOrder::Load {
                 generation, number, ..
-            } => now(generation) && self.is_move(number),
+            }) => now(generation) && self.is_move(number),
             ToLocal::Update { instance, .. } => now(instance.generation),
-            ToLocal::RegionsNumber {
+            ToLocal::Regions(RegionOrder::Number {
                 generation, epoch, ..
-            } => now(generation) && epoch <= self.ordered,
-            ToLocal::RegionsCommitted { generation, epochs } => {
+            }) => now(generation) && epoch <= self.ordered,
+            ToLocal::Regions(RegionOrder::Committed { generation, epochs }) => {
                 now(generation) && epochs.newest <= Some(self.ordered)
             }
             ToLocal::AllFinalized { generation } => now(generation) && self.finalized,
@@ -399,9 +399,9 @@ impl Stored {
             ToLocal::Begin { .. } => false,
             ToLocal::Copy { epoch, .. } => self.history.contains(&epoch),
             ToLocal::Spawn { .. }
-            | ToLocal::Stay { .. }
-            | ToLocal::Unload { .. }
-            | ToLocal::Vacate { .. }
+            | ToLocal::Move(RankMoveOrder::Stay { .. })
+            | ToLocal::Move(RankMoveOrder::Unload { .. })
+            | ToLocal::Move(RankMoveOrder::Vacate { .. })
             | ToLocal::Release { .. }
             | ToLocal::Signal { .. }
             | ToLocal::Granted { .. }

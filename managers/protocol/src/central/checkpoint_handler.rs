@@ -5,7 +5,7 @@ use super::job_parts::{JobParts, keys};
 use super::recovery::GroupCommitHandler;
 use crate::checkpoint::Coordinator;
 use crate::handler_keys::handler;
-use crate::manager_messages::ToLocal;
+use crate::manager_messages::{ImageOrder, ToLocal};
 use rejoin_channel_table::Epoch;
 
 handler! {
@@ -51,10 +51,12 @@ impl CheckpointHandler<'_> {
             self.cluster.former_hosts.forget_before(oldest);
             self.cluster.end_drained(self.out);
         }
-        let commit = || ToLocal::Commit {
-            generation,
-            epochs,
-            abandoned,
+        let commit = || {
+            ToLocal::Image(ImageOrder::Commit {
+                generation,
+                epochs,
+                abandoned,
+            })
         };
         self.cluster.hosts.send_all(commit, self.out);
         self.turns().write_groups(epochs.writing);

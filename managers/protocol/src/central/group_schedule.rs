@@ -4,7 +4,7 @@ use super::central_omission::CentralOmission;
 use super::job_parts::{JobParts, keys};
 use super::phase::CentralPhase;
 use crate::handler_keys::handler;
-use crate::manager_messages::ToLocal;
+use crate::manager_messages::{ImageOrder, ToLocal};
 use rejoin_channel_table::{Epoch, Generation, Incarnation, Rank};
 use std::cmp::Reverse;
 
@@ -60,7 +60,7 @@ impl TurnHandler<'_> {
         }
         self.commits.image_turns.end();
         let generation = self.cluster.ranks.generation();
-        let request = ToLocal::Checkpoint { generation, epoch };
+        let request = ToLocal::Image(ImageOrder::Checkpoint { generation, epoch });
         self.cluster.hosts.spread(request, self.out);
     }
 
@@ -98,10 +98,12 @@ impl TurnHandler<'_> {
             false => self.commits.image_turns.take_rest(),
         };
         for leader in next {
-            self.order_of_group(leader, |generation, ranks| ToLocal::CheckpointRanks {
-                generation,
-                epoch,
-                ranks,
+            self.order_of_group(leader, |generation, ranks| {
+                ToLocal::Image(ImageOrder::CheckpointRanks {
+                    generation,
+                    epoch,
+                    ranks,
+                })
             });
         }
     }
@@ -136,7 +138,9 @@ impl TurnHandler<'_> {
             false => self.commits.file_turns.take_rest(),
         };
         for leader in next {
-            self.order_of_group(leader, |_, ranks| ToLocal::WriteImages { ranks, epoch });
+            self.order_of_group(leader, |_, ranks| {
+                ToLocal::Image(ImageOrder::WriteImages { ranks, epoch })
+            });
         }
     }
 

@@ -12,6 +12,7 @@ use crate::levels::{CommittedEpochs, Level};
 use crate::manager_messages::{MovedRank, Time, ToCentral, ToLocal};
 use crate::policy::{self, History};
 use crate::region_commits::RegionEpochs;
+use crate::signal_numbers;
 use crate::verdict::Verdict;
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, Incarnation, LanId, MoveNumber, Rank};
 use rejoin_wire::ImageCost;
@@ -57,6 +58,31 @@ pub enum CentralInput {
     /// Nothing has been passed on for a while, for no fault of the hosts: the launcher was
     /// suspended.
     Suspended,
+}
+
+impl CentralInput {
+    /// The signal of a request to end the job, or its ranks.
+    #[must_use]
+    pub fn end_signal(&self) -> Option<i32> {
+        match self {
+            CentralInput::Signal(signal) => signal_numbers::ends(*signal).then_some(*signal),
+            CentralInput::Stop(signal) => signal.map(|signal| signal.number),
+            CentralInput::Begin
+            | CentralInput::Local(..)
+            | CentralInput::HostCalled(_)
+            | CentralInput::HostLost(_)
+            | CentralInput::HostGone(..)
+            | CentralInput::HostEnded(..)
+            | CentralInput::Checkpoint
+            | CentralInput::Move(_)
+            | CentralInput::AddHosts(_)
+            | CentralInput::OutputLost(_)
+            | CentralInput::Stored(_)
+            | CentralInput::Relaunchable(_)
+            | CentralInput::Tick
+            | CentralInput::Suspended => None,
+        }
+    }
 }
 
 /// An effect for the driver, which carries out effects in this order.

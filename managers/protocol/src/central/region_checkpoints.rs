@@ -4,7 +4,7 @@ use super::event::Event;
 use super::interface::{HostIndex, Record};
 use super::job_parts::{JobParts, keys};
 use crate::handler_keys::handler;
-use crate::manager_messages::{ProcessInstance, RegionMessage, ToLocal};
+use crate::manager_messages::{ProcessInstance, RegionMessage, RegionOrder, ToLocal};
 use crate::region_commits::RegionProgress;
 use rejoin_channel_table::{Epoch, Rank};
 
@@ -41,11 +41,11 @@ impl RegionHandler<'_> {
     fn give_number(&mut self, host: HostIndex, instance: ProcessInstance, above: Epoch) {
         let epoch = self.take_number(above);
         self.out.persist(Record::RegionsNumbered { epoch });
-        let number = ToLocal::RegionsNumber {
+        let number = ToLocal::Regions(RegionOrder::Number {
             generation: instance.generation,
             rank: instance.rank,
             epoch,
-        };
+        });
         self.out.send(host, number);
     }
 
@@ -57,7 +57,7 @@ impl RegionHandler<'_> {
             RegionProgress::Known => {
                 let generation = self.cluster.ranks.generation();
                 let epochs = self.commits.regions.epochs();
-                let answer = ToLocal::RegionsCommitted { generation, epochs };
+                let answer = ToLocal::Regions(RegionOrder::Committed { generation, epochs });
                 self.out.send(host, answer);
             }
         }
@@ -70,7 +70,7 @@ impl RegionHandler<'_> {
             self.commits.regions.epochs(),
         );
         self.out.persist(Record::RegionsCommitted { epochs });
-        let committed = || ToLocal::RegionsCommitted { generation, epochs };
+        let committed = || ToLocal::Regions(RegionOrder::Committed { generation, epochs });
         self.cluster.hosts.send_all(committed, self.out);
         self.out.event(Event::RegionsCommitted { epochs });
     }

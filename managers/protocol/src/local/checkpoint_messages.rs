@@ -1,7 +1,6 @@
 //! Messages about checkpoints: central's requests and commits, and the reports and questions of
 //! this host's ranks. Images that do not count are dropped.
 
-use super::exits::ExitHandler;
 use super::host_parts::{HostParts, keys};
 use super::image_table::{ImageFileState, Superseded};
 use super::inputs::LocalEffect;
@@ -9,10 +8,10 @@ use super::local_out::one_line;
 use crate::handler_keys::handler;
 use crate::levels::CommittedEpochs;
 use crate::manager_messages::{
-    Cause, FileMessage, ImageMessage, ProcessInstance, Stage, ToCentral,
+    FileMessage, ImageMessage, ImageOrder, ProcessInstance, Stage, ToCentral,
 };
 use rejoin_channel_table::{Epoch, Generation, ImageId, Rank};
-use rejoin_wire::{FromManager, ImageCost, MOST_CAVEATS, ToManager};
+use rejoin_wire::{FromManager, ImageCost, MOST_CAVEATS};
 
 handler! {
     /// Images of the ranks of this host.
@@ -20,15 +19,12 @@ handler! {
         changes { processes, images, copies, out }
         reads { course, moves }
     }
-    with {
-        exits: ExitHandler { processes, out },
-    }
 }
 
 impl ImageHandler<'_> {
     /// All ranks of this host have left it: rollbacks do not concern it, but it may have images. It
     /// enters this generation then, unless it is older.
-    pub fn has_only_images(&mut self, generation: Generation) -> bool {
+    fn has_only_images(&mut self, generation: Generation) -> bool {
         let runs = self.course.runs();
         let enters = runs && self.processes.is_empty() && generation > self.processes.generation();
         if enters {
@@ -37,8 +33,44 @@ impl ImageHandler<'_> {
         enters
     }
 
+    /// An order about images.
+    pub fn order(&mut self, order: ImageOrder) {
+        let present = self.processes.generation();
+        match order {
+            ImageOrder::Checkpoint { generation, epoch } if generation == present => {
+                self.request_images(generation, epoch, None);
+            }
+            ImageOrder::CheckpointRanks {
+                generation,
+                epoch,
+                ranks,
+            } if generation == present => {
+                self.request_images(generation, epoch, Some(ranks));
+            }
+            ImageOrder::Commit {
+                generation,
+                epochs,
+                abandoned,
+            } if generation == present || self.has_only_images(generation) => {
+                self.commit(epochs, abandoned);
+            }
+            ImageOrder::CommitGroup {
+                generation,
+                ranks,
+                epoch,
+                released,
+            } if generation == present => self.commit_group(&ranks, (epoch, released)),
+            ImageOrder::WriteImages { ranks, epoch } => self.write_images(epoch, &ranks),
+            // Stale news of an older generation.
+            ImageOrder::Checkpoint { .. }
+            | ImageOrder::CheckpointRanks { .. }
+            | ImageOrder::Commit { .. }
+            | ImageOrder::CommitGroup { .. } => {}
+        }
+    }
+
     /// Central requests a checkpoint of these ranks; `None`: of all.
-    pub fn request_images(
+    fn request_images(
         &mut self,
         generation: Generation,
         epoch: Epoch,
@@ -61,46 +93,24 @@ impl ImageHandler<'_> {
         ranks.iter().copied().filter(has_begun).collect()
     }
 
-    /// A rank's report about an image.
-    pub fn on_image_message(
+    /// A rank can't make an image.
+    pub fn not_imaged(
         &mut self,
         instance: ProcessInstance,
-        stage: Stage,
-        message: ToManager,
+        image: ImageId,
+        why: String,
+        outlives: bool,
     ) {
-        match message {
-            _ if stage == Stage::Spawned => {
-                let why = "it reported an image before it called MPI_Init".to_string();
-                let cause = Cause::Misbehaved { why };
-                self.exits()
-                    .fail(instance.rank, instance.incarnation, cause);
-            }
-            ToManager::Imaged {
-                image,
-                cost,
-                caveats,
-                ..
-            } => self.imaged(instance, image, cost, caveats),
-            ToManager::NotImaged {
-                image,
-                why,
-                outlives,
-                ..
-            } => {
-                let why = one_line(&why);
-                self.out.report(ImageMessage::NotTaken {
-                    instance,
-                    image,
-                    why,
-                    outlives,
-                });
-            }
-            _ => {}
-        }
+        self.out.report(ImageMessage::NotTaken {
+            instance,
+            image,
+            why: one_line(&why),
+            outlives,
+        });
     }
 
     /// A rank has made an image.
-    fn imaged(
+    pub fn imaged(
         &mut self,
         instance: ProcessInstance,
         image: ImageId,
@@ -153,7 +163,7 @@ impl ImageHandler<'_> {
     }
 
     /// Only the images of these epochs count, and those of epochs that are not abandoned.
-    pub fn commit(&mut self, committed: CommittedEpochs, abandoned: Epoch) {
+    fn commit(&mut self, committed: CommittedEpochs, abandoned: Epoch) {
         let moves = |rank, number| self.moves.find(rank, number).is_some();
         let superseded = self.images.commit(committed, abandoned, moves);
         self.out
@@ -175,7 +185,7 @@ impl ImageHandler<'_> {
 
     /// The recovery group of these ranks has committed this checkpoint. The ranks learn of the one
     /// that is `released`, because their peers need not retain any more what it holds.
-    pub fn commit_group(&mut self, ranks: &[Rank], (epoch, released): (Epoch, Option<Epoch>)) {
+    fn commit_group(&mut self, ranks: &[Rank], (epoch, released): (Epoch, Option<Epoch>)) {
         let moves = |rank, number| self.moves.find(rank, number).is_some();
         let superseded = self.images.commit_group(ranks, epoch, moves);
         self.out
@@ -191,7 +201,7 @@ impl ImageHandler<'_> {
     }
 
     /// Has the images of these ranks written to files, and repeats what central may not know.
-    pub fn write_images(&mut self, epoch: Epoch, ranks: &[Rank]) {
+    fn write_images(&mut self, epoch: Epoch, ranks: &[Rank]) {
         let image = ImageId::Checkpoint(epoch);
         for rank in ranks.iter().copied() {
             match self.images.write(rank, image) {

@@ -8,7 +8,7 @@ use super::inputs::LocalEffect;
 use super::process_exit::ExitNumber;
 use super::rank_process::RankProcess;
 use crate::handler_keys::handler;
-use crate::manager_messages::{Cause, ToCentral};
+use crate::manager_messages::{Cause, End, ToCentral};
 use rejoin_channel_table::{Incarnation, Rank};
 
 handler! {
@@ -44,6 +44,30 @@ impl ExitHandler<'_> {
     pub fn not_started(&mut self, rank: Rank, incarnation: Incarnation, why: String) {
         self.event(rank, incarnation, |process, number| {
             process.not_started(why, number)
+        });
+    }
+
+    /// A rank closed its socket.
+    pub fn closed(&mut self, rank: Rank, incarnation: Incarnation) {
+        let now = self.out.now;
+        self.event(rank, incarnation, |process, number| {
+            process.closed(now, number)
+        });
+    }
+
+    /// The process that was started ended, of any instance.
+    pub fn child_ended(&mut self, rank: Rank, incarnation: Incarnation, end: End) {
+        let news = self
+            .processes
+            .child_ended(self.out.now, rank, incarnation, end);
+        self.out.report_any(news);
+    }
+
+    /// The process that registered, another one, ended.
+    pub fn caller_ended(&mut self, rank: Rank, incarnation: Incarnation, end: End) {
+        let now = self.out.now;
+        self.event(rank, incarnation, |process, number| {
+            process.caller_ended(now, end, number)
         });
     }
 

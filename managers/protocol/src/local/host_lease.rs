@@ -51,11 +51,6 @@ impl HostLease {
         self.awaits.take().into_iter().chain(after).collect()
     }
 
-    /// An order to start ranks waits.
-    pub fn awaits(&self) -> bool {
-        self.awaits.is_some()
-    }
-
     /// Ranks are to come back before any has been started here: in a later generation all of them
     /// start with that, in the same one these come later.
     pub fn come_back(&mut self, order: ToLocal) {

@@ -36,10 +36,8 @@ pub enum LocalInput {
     CallerEnded(Rank, Incarnation, End),
     /// A process that was to retire can do nothing any more, and all that it wrote has been taken.
     Retired(Rank, Incarnation),
-    /// An image of a rank ended, and has no file.
-    ImageEnded(Rank, ImageId),
-    /// This host has given up an image of a rank, which has no file, for this reason.
-    ImageGivenUp(Rank, ImageId, String),
+    /// An image of a rank ended, and has no file. With a reason, this host has given it up.
+    ImageEnded(Rank, ImageId, Option<String>),
     /// An image of a rank is in a file.
     ImageStored(Rank, ImageId),
     /// An image of a rank can't be written to a file, for this reason; without one, it can be tried

@@ -21,9 +21,8 @@ use super::report::ReportHandler;
 use super::restore::ProcessHandler;
 use super::starts::StartHandler;
 use super::user_signals::SignalHandler;
-use super::vacated::VacateHandler;
 use crate::manager_messages::{Cause, HostMessage, LogMessage, MoveMessage, Time, ToLocal};
-use rejoin_channel_table::{ImageId, Incarnation, Rank};
+use rejoin_channel_table::{Incarnation, Rank};
 use rejoin_wire::ToManager;
 
 impl Local {
@@ -61,15 +60,30 @@ impl Local {
             LocalInput::Malformed(rank, incarnation, why) => {
                 ExitHandler::of(parts).fail(rank, incarnation, Cause::Misbehaved { why });
             }
-            LocalInput::Closed(..)
-            | LocalInput::ExitDetected(..)
-            | LocalInput::ChildEnded(..)
-            | LocalInput::CallerEnded(..)
-            | LocalInput::Retired(..) => self.process_ends(input, out),
-            LocalInput::ImageEnded(..)
-            | LocalInput::ImageGivenUp(..)
-            | LocalInput::ImageStored(..)
-            | LocalInput::ImageNotStored(..) => self.image_changes(input, out),
+            LocalInput::Closed(rank, incarnation) => {
+                ExitHandler::of(parts).closed(rank, incarnation)
+            }
+            LocalInput::ExitDetected(rank, incarnation) => {
+                ExitHandler::of(parts).event(rank, incarnation, RankProcess::exit_detected);
+            }
+            LocalInput::ChildEnded(rank, incarnation, end) => {
+                ExitHandler::of(parts).child_ended(rank, incarnation, end);
+            }
+            LocalInput::CallerEnded(rank, incarnation, end) => {
+                ExitHandler::of(parts).caller_ended(rank, incarnation, end);
+            }
+            LocalInput::Retired(rank, incarnation) => {
+                ProcessHandler::of(parts).has_retired(rank, incarnation);
+            }
+            LocalInput::ImageEnded(rank, image, why) => {
+                ImageHandler::of(parts).image_ended(rank, image, why);
+            }
+            LocalInput::ImageStored(rank, image) => {
+                ImageHandler::of(parts).image_stored(rank, image)
+            }
+            LocalInput::ImageNotStored(rank, image, why) => {
+                ImageHandler::of(parts).image_not_stored(rank, image, why);
+            }
             LocalInput::ImageCopied(file) => CopyHandler::of(parts).image_copied(file),
             LocalInput::ImageNotCopied(file, why) => {
                 CopyHandler::of(parts).image_not_copied(file, why);
@@ -115,51 +129,6 @@ impl Local {
         }
     }
 
-    /// A process ends, or is out of the way.
-    fn process_ends(&mut self, input: LocalInput, out: &mut LocalOut) {
-        let now = out.now;
-        let parts = &mut self.parts(out);
-        match input {
-            LocalInput::Closed(rank, incarnation) => {
-                let closed = |process: &mut RankProcess, number| process.closed(now, number);
-                ExitHandler::of(parts).event(rank, incarnation, closed);
-            }
-            LocalInput::ExitDetected(rank, incarnation) => {
-                ExitHandler::of(parts).event(rank, incarnation, RankProcess::exit_detected);
-            }
-            LocalInput::ChildEnded(rank, incarnation, end) => {
-                let news = parts.processes.child_ended(now, rank, incarnation, end);
-                out.report_any(news);
-            }
-            LocalInput::CallerEnded(rank, incarnation, end) => {
-                ExitHandler::of(parts).event(rank, incarnation, |process, number| {
-                    process.caller_ended(now, end, number)
-                });
-            }
-            LocalInput::Retired(rank, incarnation) => {
-                ProcessHandler::of(parts).has_retired(rank, incarnation);
-            }
-            _ => {}
-        }
-    }
-
-    /// An image ends, or is in a file, or can't be.
-    fn image_changes(&mut self, input: LocalInput, out: &mut LocalOut) {
-        let parts = &mut self.parts(out);
-        let mut images = ImageHandler::of(parts);
-        match input {
-            LocalInput::ImageEnded(rank, image) => images.image_ended(rank, image, None),
-            LocalInput::ImageGivenUp(rank, image, why) => {
-                images.image_ended(rank, image, Some(why));
-            }
-            LocalInput::ImageStored(rank, image) => images.image_stored(rank, image),
-            LocalInput::ImageNotStored(rank, image, why) => {
-                images.image_not_stored(rank, image, why);
-            }
-            _ => {}
-        }
-    }
-
     /// Looks at the clock for all that waits for it.
     fn tick(&mut self, out: &mut LocalOut) {
         let parts = &mut self.parts(out);
@@ -187,45 +156,59 @@ impl Local {
 
     /// An order of central.
     fn order(&mut self, order: ToLocal, out: &mut LocalOut) {
-        let present = self.processes.generation();
-        let phase = self.course.phase.clone();
+        let (present, phase) = (self.processes.generation(), self.course.phase.clone());
+        let runs = phase == LocalPhase::Running;
+        let waits = phase == LocalPhase::Idle && self.lease.is_suspended();
         let parts = &mut self.parts(out);
         match order {
             ToLocal::Leave { keeps_files } => HostEndHandler::of(parts).leave(keeps_files),
             ToLocal::Copy { members, epoch } => CopyHandler::of(parts).copy_image(members, epoch),
-            ToLocal::Unload { rank } => VacateHandler::of(parts).unload(rank),
-            ToLocal::WriteImages { ranks, epoch } => {
-                ImageHandler::of(parts).write_images(epoch, &ranks);
-            }
             // The asking central manager has not received it.
             ToLocal::Report | ToLocal::End { .. } | ToLocal::Kill if phase == LocalPhase::Done => {
                 out.report(HostMessage::Done);
             }
-            ToLocal::Spawn { .. } | ToLocal::Restore { .. } => {
-                self.order_processes(order, out);
+            ToLocal::Spawn { ref ranks, .. } if waits && !ranks.is_empty() => {
+                parts.lease.postpone(order);
             }
-            ToLocal::Start { .. } | ToLocal::Begin { .. } => self.order_to_begin(order, out),
-            ToLocal::Move { .. }
-            | ToLocal::Load { .. }
-            | ToLocal::Stay { .. }
-            | ToLocal::Vacate { .. }
-            | ToLocal::Update { .. } => MoveOrderHandler::of(parts).order(order),
-            ToLocal::RegionsNumber {
+            ToLocal::Spawn {
                 generation,
-                rank,
-                epoch,
-            } => RankRegionHandler::of(parts).number_regions(generation, rank, epoch),
-            ToLocal::RegionsCommitted { generation, epochs } => {
-                RankRegionHandler::of(parts).committed(generation, epochs);
+                ranks,
+                from,
+                moved,
+            } => ProcessHandler::of(parts).spawn(generation, (from, ranks), moved),
+            ToLocal::Restore {
+                generation,
+                from,
+                ranks,
+                moved,
+            } if runs && generation >= present => {
+                ProcessHandler::of(parts).restore(generation, (from, ranks), moved);
             }
-            ToLocal::Checkpoint { .. }
-            | ToLocal::CheckpointRanks { .. }
-            | ToLocal::Commit { .. }
-            | ToLocal::CommitGroup { .. } => self.order_of_checkpoint(order, out),
+            ToLocal::Restore { .. } => parts.lease.come_back(order),
+            ToLocal::Start {
+                generation,
+                table,
+                image,
+            } if runs && generation == present => {
+                StartHandler::of(parts).take_table(generation, table, image)
+            }
+            ToLocal::Begin {
+                generation,
+                process_map,
+                image,
+            } if runs && generation == present => {
+                StartHandler::of(parts).begin_without_table(generation, process_map, image)
+            }
+            ToLocal::Image(order) => ImageHandler::of(parts).order(order),
+            ToLocal::Move(order) => MoveOrderHandler::of(parts).order(order),
+            ToLocal::Update { instance, card } => {
+                MoveOrderHandler::of(parts).update(instance, card);
+            }
+            ToLocal::Regions(order) => RankRegionHandler::of(parts).order(order),
             ToLocal::CanNotLeave => LeavingHandler::of(parts).can_not_leave(),
             ToLocal::Release { instance } => parts.processes.release(instance),
-            ToLocal::AllFinalized { generation } if generation == present => {
-                RankMessageHandler::of(parts).all_finalized();
+            ToLocal::AllFinalized { generation } => {
+                RankMessageHandler::of(parts).all_finalized(generation);
             }
             ToLocal::Signal { signal } => SignalHandler::of(parts).pass_signal(signal),
             ToLocal::End { why } if matches!(phase, LocalPhase::Idle | LocalPhase::Running) => {
@@ -236,102 +219,10 @@ impl Local {
             ToLocal::Report => ReportHandler::of(parts).report(),
             ToLocal::Acknowledged { instance } => parts.processes.acknowledged(instance),
             // Stale news of an older generation, or an order that came twice. A lease is no order.
-            ToLocal::AllFinalized { .. } | ToLocal::End { .. } | ToLocal::Granted { .. } => {}
-        }
-    }
-
-    /// An order about checkpoints: of which ranks take images, and which of these count.
-    fn order_of_checkpoint(&mut self, order: ToLocal, out: &mut LocalOut) {
-        let parts = &mut self.parts(out);
-        let present = parts.processes.generation();
-        match order {
-            ToLocal::Checkpoint { generation, epoch } if generation == present => {
-                ImageHandler::of(parts).request_images(generation, epoch, None);
-            }
-            ToLocal::CheckpointRanks {
-                generation,
-                epoch,
-                ranks,
-            } if generation == present => {
-                ImageHandler::of(parts).request_images(generation, epoch, Some(ranks));
-            }
-            ToLocal::Commit {
-                generation,
-                epochs,
-                abandoned,
-            } if generation == present || ImageHandler::of(parts).has_only_images(generation) => {
-                ImageHandler::of(parts).commit(epochs, abandoned);
-            }
-            ToLocal::CommitGroup {
-                generation,
-                ranks,
-                epoch,
-                released,
-            } if generation == present => {
-                ImageHandler::of(parts).commit_group(&ranks, (epoch, released));
-            }
-            // Stale news of an older generation.
-            _ => {}
-        }
-    }
-
-    /// An order to make processes of ranks.
-    fn order_processes(&mut self, order: ToLocal, out: &mut LocalOut) {
-        let parts = &mut self.parts(out);
-        let present = parts.processes.generation();
-        let runs = parts.course.runs();
-        match order {
-            ToLocal::Spawn { .. } if parts.course.phase == LocalPhase::Idle => {
-                ProcessHandler::of(parts).begin(order)
-            }
-            // An older order to start waited for the lease when this host reported that no rank was
-            // there, and was carried out since.
-            ToLocal::Spawn {
-                generation,
-                ranks,
-                from,
-                moved,
-                ..
-            } if runs && generation > present => {
-                let from = from.map(ImageId::Checkpoint);
-                ProcessHandler::of(parts).restore(generation, (from, ranks), moved);
-            }
-            ToLocal::Restore {
-                generation,
-                from,
-                ranks,
-                moved,
-            } if runs && generation >= present => {
-                ProcessHandler::of(parts).restore(generation, (from, ranks), moved);
-            }
-            ToLocal::Restore { .. } if parts.lease.awaits() => parts.lease.come_back(order),
-            // It came twice.
-            _ => {}
-        }
-    }
-
-    /// All ranks have registered: those of this host begin, with the table or ahead of it.
-    fn order_to_begin(&mut self, order: ToLocal, out: &mut LocalOut) {
-        let parts = &mut self.parts(out);
-        let present = parts.processes.generation();
-        let runs = parts.course.runs();
-        match order {
-            ToLocal::Start {
-                generation,
-                table,
-                image,
-            } if generation == present && runs => {
-                StartHandler::of(parts).take_table(generation, table, image);
-            }
-            ToLocal::Begin {
-                generation,
-                process_map,
-                image,
-            } if generation == present && runs => {
-                StartHandler::of(parts).begin_without_table(generation, process_map, image);
-            }
-            // An older generation.
-            _ => {}
+            ToLocal::Start { .. }
+            | ToLocal::Begin { .. }
+            | ToLocal::End { .. }
+            | ToLocal::Granted { .. } => {}
         }
     }
 }

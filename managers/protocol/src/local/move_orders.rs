@@ -2,9 +2,10 @@
 //! back.
 //!
 //! A rank that is to move first takes images while it runs, which the other host loads
-//! ([`ToLocal::Load`]). Each has a number of its own, goes to a file, and refers to the one before.
-//! Then the rank stops at a safe point with a last one. It waits there until its successor has
-//! registered on the other host ([`ToLocal::Vacate`]), or the move is given up ([`ToLocal::Stay`]).
+//! ([`RankMoveOrder::Load`]). Each has a number of its own, goes to a file, and refers to the one
+//! before. Then the rank stops at a safe point with a last one. It waits there until its successor
+//! has registered on the other host ([`RankMoveOrder::Vacate`]), or the move is given up
+//! ([`RankMoveOrder::Stay`]).
 
 use super::host_course::LocalPhase;
 use super::host_parts::{HostParts, keys};
@@ -16,7 +17,7 @@ use super::rank_process::RankProcess;
 use super::vacated::VacateHandler;
 use crate::handler_keys::handler;
 use crate::manager_messages::{
-    ImageMessage, MoveMessage, ProcessInstance, ProcessMessage, ToCentral, ToLocal,
+    ImageMessage, MoveMessage, ProcessInstance, ProcessMessage, RankMoveOrder, ToCentral,
 };
 use rejoin_channel_table::{BusinessCard, ImageId, MoveNumber, Rank};
 use rejoin_wire::FromManager;
@@ -34,11 +35,10 @@ handler! {
 }
 
 impl MoveOrderHandler<'_> {
-    /// An order about ranks that move or have moved.
-    pub fn order(&mut self, order: ToLocal) {
-        let present = self.processes.generation();
+    /// An order about a rank that moves.
+    pub fn order(&mut self, order: RankMoveOrder) {
         match order {
-            ToLocal::Move {
+            RankMoveOrder::Move {
                 instance,
                 number,
                 base,
@@ -51,19 +51,20 @@ impl MoveOrderHandler<'_> {
                 };
                 self.begin_move(instance, image);
             }
-            ToLocal::Load {
+            RankMoveOrder::Load {
                 generation,
                 rank,
                 number,
                 holder,
-            } if generation >= present => self.load(rank, number, holder),
-            ToLocal::Stay { instance, number } => self.stay(instance, number),
-            ToLocal::Vacate { instance } => self.vacate(instance),
-            ToLocal::Update { instance, card } if instance.generation == present => {
-                self.update(instance, card);
+            } => {
+                // Not of an older generation.
+                if generation >= self.processes.generation() {
+                    self.load(rank, number, holder);
+                }
             }
-            // Stale news of an older generation.
-            _ => {}
+            RankMoveOrder::Unload { rank } => self.vacates().unload(rank),
+            RankMoveOrder::Stay { instance, number } => self.stay(instance, number),
+            RankMoveOrder::Vacate { instance } => self.vacate(instance),
         }
     }
 
@@ -168,7 +169,10 @@ impl MoveOrderHandler<'_> {
 
     /// A rank has moved or come back. Those of this host learn of it, unless they wait for the
     /// table, which has it.
-    fn update(&mut self, instance: ProcessInstance, card: BusinessCard) {
+    pub fn update(&mut self, instance: ProcessInstance, card: BusinessCard) {
+        if instance.generation != self.processes.generation() {
+            return;
+        }
         self.lookups().learn_of(instance, card.clone());
         let ProcessInstance {
             generation,

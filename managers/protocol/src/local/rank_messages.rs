@@ -11,7 +11,7 @@ use crate::handler_keys::handler;
 use crate::manager_messages::{
     Cause, ImageMessage, LogMessage, ProcessInstance, ProcessMessage, Stage, ToCentral,
 };
-use rejoin_channel_table::{Incarnation, Rank};
+use rejoin_channel_table::{Generation, Incarnation, Rank};
 use rejoin_wire::{FromManager, MOST_COUNTERS, ToManager, VERSION};
 
 handler! {
@@ -39,17 +39,33 @@ impl RankMessageHandler<'_> {
     ) {
         let instance = self.processes.instance(rank, incarnation);
         let process = self.processes.find(rank, incarnation);
-        let Some(process) = process.filter(|process| !process.state().is_retiring()) else {
-            if let ToManager::Imaged { image, .. } = message {
-                self.out.push(LocalEffect::DropImage(rank, image));
-            }
+        if process.is_some_and(|process| !process.state().is_retiring()) {
+            self.on_present_message(instance, pid, message);
+        } else if let ToManager::Imaged { image, .. } = message {
+            self.out.push(LocalEffect::DropImage(rank, image));
+        }
+    }
+
+    /// The present process of a rank sent this message.
+    fn on_present_message(&mut self, instance: ProcessInstance, pid: u32, message: ToManager) {
+        let (rank, incarnation) = (instance.rank, instance.incarnation);
+        let Some(process) = self.processes.find(rank, incarnation) else {
             return;
         };
         let stage = process.stage();
         match message {
-            ToManager::Imaged { .. } | ToManager::NotImaged { .. } => {
-                self.images().on_image_message(instance, stage, message);
-            }
+            ToManager::Imaged {
+                image,
+                cost,
+                caveats,
+                ..
+            } if stage > Stage::Spawned => self.images().imaged(instance, image, cost, caveats),
+            ToManager::NotImaged {
+                image,
+                why,
+                outlives,
+                ..
+            } if stage > Stage::Spawned => self.images().not_imaged(instance, image, why, outlives),
             ToManager::Checkpoint { after } if stage == Stage::Registered => {
                 self.images().on_request(instance, after);
             }
@@ -80,6 +96,8 @@ impl RankMessageHandler<'_> {
             }
             ToManager::Leave if stage == Stage::Finalized => process.leaves(),
             ToManager::Abort { .. }
+            | ToManager::Imaged { .. }
+            | ToManager::NotImaged { .. }
             | ToManager::Register { .. }
             | ToManager::Checkpoint { .. }
             | ToManager::WantFiles { .. }
@@ -150,8 +168,10 @@ impl RankMessageHandler<'_> {
     }
 
     /// Every rank is in `MPI_Finalize`.
-    pub fn all_finalized(&mut self) {
-        let generation = self.processes.generation();
+    pub fn all_finalized(&mut self, generation: Generation) {
+        if generation != self.processes.generation() {
+            return;
+        }
         let to = self.processes.listening(&[Stage::Finalizing]);
         for process in self.processes.iter_mut() {
             process.all_finalized();
@@ -187,6 +207,8 @@ fn cause_of(message: ToManager, stage: Stage) -> Cause {
 /// The name of a message that came at the wrong time.
 fn name_of(message: &ToManager) -> &'static str {
     match message {
+        ToManager::Imaged { .. } => "Imaged",
+        ToManager::NotImaged { .. } => "NotImaged",
         ToManager::Checkpoint { .. } => "Checkpoint",
         ToManager::WantFiles { .. } => "WantFiles",
         ToManager::LogIsWhole => "LogIsWhole",

@@ -4,7 +4,7 @@ use super::host_parts::{HostParts, keys};
 use super::inputs::LocalEffect;
 use super::rank_process::RankProcess;
 use crate::handler_keys::handler;
-use crate::manager_messages::{ProcessInstance, RegionMessage, Stage};
+use crate::manager_messages::{ProcessInstance, RegionMessage, RegionOrder, Stage};
 use crate::region_commits::RegionEpochs;
 use rejoin_channel_table::{Epoch, Generation, Rank};
 use rejoin_wire::FromManager;
@@ -35,8 +35,20 @@ impl RankRegionHandler<'_> {
         }
     }
 
+    /// An answer of central.
+    pub fn order(&mut self, order: RegionOrder) {
+        match order {
+            RegionOrder::Number {
+                generation,
+                rank,
+                epoch,
+            } => self.number_regions(generation, rank, epoch),
+            RegionOrder::Committed { generation, epochs } => self.committed(generation, epochs),
+        }
+    }
+
     /// The number for which a rank's program waits.
-    pub fn number_regions(&mut self, generation: Generation, rank: Rank, epoch: Epoch) {
+    fn number_regions(&mut self, generation: Generation, rank: Rank, epoch: Epoch) {
         if generation != self.processes.generation() {
             return;
         }
@@ -49,7 +61,7 @@ impl RankRegionHandler<'_> {
     }
 
     /// Every rank has stored its registered memory.
-    pub fn committed(&mut self, generation: Generation, epochs: RegionEpochs) {
+    fn committed(&mut self, generation: Generation, epochs: RegionEpochs) {
         let is_present = generation == self.processes.generation();
         let Some(newest) = epochs.newest.filter(|_| is_present) else {
             return;

@@ -10,9 +10,9 @@ use super::inputs::LocalEffect;
 use super::rank_process::RankProcess;
 use super::vacated::VacateHandler;
 use crate::handler_keys::handler;
-use crate::manager_messages::{MovedRank, ProcessInstance, ProcessMessage, ToLocal};
+use crate::manager_messages::{MovedRank, ProcessInstance, ProcessMessage};
 use crate::signal_numbers::{KILL, TERM};
-use rejoin_channel_table::{Generation, ImageId, Incarnation, Rank};
+use rejoin_channel_table::{Epoch, Generation, ImageId, Incarnation, Rank};
 
 handler! {
     /// Processes of ranks that begin, or come back.
@@ -25,21 +25,29 @@ handler! {
 }
 
 impl ProcessHandler<'_> {
-    /// The job begins on this host, as soon as anything may run here.
-    pub fn begin(&mut self, order: ToLocal) {
-        let starts = matches!(&order, ToLocal::Spawn { ranks, .. } if !ranks.is_empty());
-        if starts && self.lease.is_suspended() {
-            return self.lease.postpone(order);
+    /// Central's order to start ranks.
+    pub fn spawn(
+        &mut self,
+        generation: Generation,
+        (from, ranks): (Option<Epoch>, Vec<(Rank, Incarnation)>),
+        moved: Vec<MovedRank>,
+    ) {
+        if self.course.phase == LocalPhase::Idle {
+            self.begin(generation, (from, ranks), moved);
+        } else if self.course.runs() && generation > self.processes.generation() {
+            // An older order to start waited for the lease when this host reported that no rank
+            // was there, and was carried out since. Otherwise it came twice.
+            self.restore(generation, (from.map(ImageId::Checkpoint), ranks), moved);
         }
-        let ToLocal::Spawn {
-            generation,
-            ranks,
-            from,
-            moved,
-        } = order
-        else {
-            return;
-        };
+    }
+
+    /// The job begins on this host.
+    fn begin(
+        &mut self,
+        generation: Generation,
+        (from, ranks): (Option<Epoch>, Vec<(Rank, Incarnation)>),
+        moved: Vec<MovedRank>,
+    ) {
         self.course.phase = LocalPhase::Running;
         self.take_in(moved, (from.map(ImageId::Checkpoint), &[]));
         if let Some(epoch) = from {

@@ -1,6 +1,6 @@
 //! Ranks that are not on this host any more: what is left of them here is dropped.
 
-use super::host_parts::{HostParts, keys};
+use super::host_parts::keys;
 use super::inputs::LocalEffect;
 use super::rank_process::RankProcess;
 use crate::handler_keys::handler;
@@ -9,7 +9,7 @@ use rejoin_channel_table::{ImageId, MoveNumber, Rank};
 
 handler! {
     /// What ranks leave behind that move, or do not.
-    pub(super) VacateHandler of HostParts {
+    pub(super) VacateHandler {
         changes { processes, moves, images, out }
     }
 }

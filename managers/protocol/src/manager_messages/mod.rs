@@ -18,4 +18,4 @@ pub use to_central::{
     FileMessage, HostMessage, ImageMessage, LogMessage, MoveBytes, MoveMessage, RegionMessage,
     ToCentral,
 };
-pub use to_local::ToLocal;
+pub use to_local::{ImageOrder, RankMoveOrder, RegionOrder, ToLocal};

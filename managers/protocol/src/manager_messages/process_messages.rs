@@ -72,7 +72,7 @@ pub enum ProcessMessage {
         cause: Cause,
     },
     /// Nothing of this instance, or of an earlier one of its rank, acts on this host any more:
-    /// [`ToLocal::Vacate`](super::ToLocal::Vacate) is carried out.
+    /// [`RankMoveOrder::Vacate`](super::RankMoveOrder::Vacate) is carried out.
     Vacated {
         /// The rank, and the latest of its instances that may have been here.
         instance: ProcessInstance,

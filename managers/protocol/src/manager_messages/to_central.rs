@@ -141,7 +141,7 @@ pub enum FileMessage {
 /// A rank that moves here or away.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MoveMessage {
-    /// The image that [`ToLocal::Load`](super::ToLocal::Load) has named is loaded.
+    /// The image that [`RankMoveOrder::Load`](super::RankMoveOrder::Load) has named is loaded.
     Loaded {
         /// The rank.
         rank: Rank,
@@ -150,7 +150,8 @@ pub enum MoveMessage {
         /// The length of its file in bytes.
         bytes: u64,
     },
-    /// The image that [`ToLocal::Load`](super::ToLocal::Load) has named can't be loaded.
+    /// The image that [`RankMoveOrder::Load`](super::RankMoveOrder::Load) has named can't be
+    /// loaded.
     NotLoaded {
         /// The rank.
         rank: Rank,

@@ -40,58 +40,10 @@ pub enum ToLocal {
         /// The epoch of the image that each rank takes at the end of `MPI_Init`.
         image: Option<Epoch>,
     },
-    /// Every rank takes its image of this epoch.
-    Checkpoint {
-        /// The job's generation.
-        generation: Generation,
-        /// Number of the checkpoint.
-        epoch: Epoch,
-    },
-    /// This process takes an image of this number at a safe point, which goes to a file.
-    Move {
-        /// The process instance.
-        instance: ProcessInstance,
-        /// The number of the image.
-        number: MoveNumber,
-        /// The number of an earlier image of the same move, to which the file refers for what has
-        /// not changed.
-        base: Option<MoveNumber>,
-        /// The process waits at its image. Otherwise it continues, and the image is a copy ahead.
-        stops: bool,
-    },
-    /// Load this image of a rank that is to move here, which refers to the one before. A process of
-    /// the rank begins with [`ToLocal::Restore`]. Answered by
-    /// [`MoveMessage::Loaded`](super::MoveMessage::Loaded) or
-    /// [`MoveMessage::NotLoaded`](super::MoveMessage::NotLoaded).
-    Load {
-        /// The job's generation.
-        generation: Generation,
-        /// The rank.
-        rank: Rank,
-        /// The number of the image.
-        number: MoveNumber,
-        /// The number of the host that has the file; `None`: all hosts see one folder.
-        holder: Option<usize>,
-    },
-    /// The rank does not move here: what was loaded of it is dropped.
-    Unload {
-        /// The rank.
-        rank: Rank,
-    },
-    /// This process continues where it is, after [`ToLocal::Move`].
-    Stay {
-        /// The process instance.
-        instance: ProcessInstance,
-        /// The number of its image, which is dropped.
-        number: MoveNumber,
-    },
-    /// The rank of this instance is not on this host any more: this instance ends here, and earlier
-    /// ones do. Images of the rank stay as long as their checkpoints count. Answered by
-    /// [`ProcessMessage::Vacated`](super::ProcessMessage::Vacated) as soon as none of them acts.
-    Vacate {
-        /// The latest instance that may be here.
-        instance: ProcessInstance,
-    },
+    /// About images of ranks.
+    Image(ImageOrder),
+    /// About a rank that moves away from this host, or to it.
+    Move(RankMoveOrder),
     /// A rank has come back or moved: where it is now. Ranks null the link to its earlier
     /// incarnation.
     Update {
@@ -100,63 +52,8 @@ pub enum ToLocal {
         /// Where it listens.
         card: BusinessCard,
     },
-    /// The answer to [`RegionMessage::NumberWanted`](super::RegionMessage::NumberWanted).
-    RegionsNumber {
-        /// The job's generation.
-        generation: Generation,
-        /// The rank that has asked.
-        rank: Rank,
-        /// The number.
-        epoch: Epoch,
-    },
-    /// Every rank has stored its registered memory.
-    RegionsCommitted {
-        /// The job's generation.
-        generation: Generation,
-        /// The checkpoints of registered memory that count.
-        epochs: RegionEpochs,
-    },
-    /// From now on the images of these checkpoints count. The host writes the images of
-    /// [`CommittedEpochs::writing`] to files. It drops images of other epochs up to `abandoned`,
-    /// also images that are still to come.
-    Commit {
-        /// The job's generation.
-        generation: Generation,
-        /// The checkpoints; none as long as there is none.
-        epochs: CommittedEpochs,
-        /// The highest number that was abandoned; no committed one is higher.
-        abandoned: Epoch,
-    },
-    /// These ranks take their images of this checkpoint.
-    CheckpointRanks {
-        /// The job's generation.
-        generation: Generation,
-        /// The checkpoint.
-        epoch: Epoch,
-        /// Ranks of a recovery group that are on the host.
-        ranks: Vec<Rank>,
-    },
-    /// The images of these ranks are written to files. Without recovery groups, a [`Self::Commit`]
-    /// says that of all ranks.
-    WriteImages {
-        /// Ranks of a recovery group that are on the host.
-        ranks: Vec<Rank>,
-        /// The checkpoint.
-        epoch: Epoch,
-    },
-    /// The recovery group of these ranks has committed this checkpoint: the host drops their
-    /// earlier images, and tells them.
-    CommitGroup {
-        /// The job's generation.
-        generation: Generation,
-        /// The ranks of the group that are on the host, or more.
-        ranks: Vec<Rank>,
-        /// The checkpoint.
-        epoch: Epoch,
-        /// The checkpoint from which on peers of the group need retain nothing for it: this one,
-        /// or an earlier one in files. None yet when absent.
-        released: Option<Epoch>,
-    },
+    /// About checkpoints of registered memory.
+    Regions(RegionOrder),
     /// These ranks return or arrive: their present processes are stopped, and when all of this
     /// host's are, their images take over.
     Restore {
@@ -227,5 +124,129 @@ pub enum ToLocal {
         process_map: ProcessMap,
         /// The epoch of the image that each rank takes at the end of `MPI_Init`.
         image: Option<Epoch>,
+    },
+}
+
+/// Of which ranks take images, and which images count.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum ImageOrder {
+    /// Every rank takes its image of this epoch.
+    Checkpoint {
+        /// The job's generation.
+        generation: Generation,
+        /// Number of the checkpoint.
+        epoch: Epoch,
+    },
+    /// These ranks take their images of this checkpoint.
+    CheckpointRanks {
+        /// The job's generation.
+        generation: Generation,
+        /// The checkpoint.
+        epoch: Epoch,
+        /// Ranks of a recovery group that are on the host.
+        ranks: Vec<Rank>,
+    },
+    /// From now on the images of these checkpoints count. The host writes the images of
+    /// [`CommittedEpochs::writing`] to files. It drops images of other epochs up to `abandoned`,
+    /// also images that are still to come.
+    Commit {
+        /// The job's generation.
+        generation: Generation,
+        /// The checkpoints; none as long as there is none.
+        epochs: CommittedEpochs,
+        /// The highest number that was abandoned; no committed one is higher.
+        abandoned: Epoch,
+    },
+    /// The recovery group of these ranks has committed this checkpoint: the host drops their
+    /// earlier images, and tells them.
+    CommitGroup {
+        /// The job's generation.
+        generation: Generation,
+        /// The ranks of the group that are on the host, or more.
+        ranks: Vec<Rank>,
+        /// The checkpoint.
+        epoch: Epoch,
+        /// The checkpoint from which on peers of the group need retain nothing for it: this one,
+        /// or an earlier one in files. None yet when absent.
+        released: Option<Epoch>,
+    },
+    /// The images of these ranks are written to files. Without recovery groups, a [`Self::Commit`]
+    /// says that of all ranks.
+    WriteImages {
+        /// Ranks of a recovery group that are on the host.
+        ranks: Vec<Rank>,
+        /// The checkpoint.
+        epoch: Epoch,
+    },
+}
+
+/// About a rank that moves away from a host, or to it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum RankMoveOrder {
+    /// This process takes an image of this number at a safe point, which goes to a file.
+    Move {
+        /// The process instance.
+        instance: ProcessInstance,
+        /// The number of the image.
+        number: MoveNumber,
+        /// The number of an earlier image of the same move, to which the file refers for what has
+        /// not changed.
+        base: Option<MoveNumber>,
+        /// The process waits at its image. Otherwise it continues, and the image is a copy ahead.
+        stops: bool,
+    },
+    /// Load this image of a rank that is to move here, which refers to the one before. A process of
+    /// the rank begins with [`ToLocal::Restore`]. Answered by
+    /// [`MoveMessage::Loaded`](super::MoveMessage::Loaded) or
+    /// [`MoveMessage::NotLoaded`](super::MoveMessage::NotLoaded).
+    Load {
+        /// The job's generation.
+        generation: Generation,
+        /// The rank.
+        rank: Rank,
+        /// The number of the image.
+        number: MoveNumber,
+        /// The number of the host that has the file; `None`: all hosts see one folder.
+        holder: Option<usize>,
+    },
+    /// The rank does not move here: what was loaded of it is dropped.
+    Unload {
+        /// The rank.
+        rank: Rank,
+    },
+    /// This process continues where it is, after [`RankMoveOrder::Move`].
+    Stay {
+        /// The process instance.
+        instance: ProcessInstance,
+        /// The number of its image, which is dropped.
+        number: MoveNumber,
+    },
+    /// The rank of this instance is not on this host any more: this instance ends here, and earlier
+    /// ones do. Images of the rank stay as long as their checkpoints count. Answered by
+    /// [`ProcessMessage::Vacated`](super::ProcessMessage::Vacated) as soon as none of them acts.
+    Vacate {
+        /// The latest instance that may be here.
+        instance: ProcessInstance,
+    },
+}
+
+/// About checkpoints of registered memory.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum RegionOrder {
+    /// The answer to [`RegionMessage::NumberWanted`](super::RegionMessage::NumberWanted).
+    Number {
+        /// The job's generation.
+        generation: Generation,
+        /// The rank that has asked.
+        rank: Rank,
+        /// The number.
+        epoch: Epoch,
+    },
+    /// Every rank has stored its registered memory.
+    Committed {
+        /// The job's generation.
+        generation: Generation,
+        /// The checkpoints of registered memory that count.
+        epochs: RegionEpochs,
     },
 }

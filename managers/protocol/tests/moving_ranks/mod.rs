@@ -8,7 +8,8 @@ use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, Failover, HostIndex, Job, Record,
 };
 use rejoin_managers_protocol::manager_messages::{
-    FileMessage, ImageMessage, MoveMessage, ProcessInstance, ProcessMessage, ToCentral, ToLocal,
+    FileMessage, ImageMessage, MoveMessage, ProcessInstance, ProcessMessage, RankMoveOrder,
+    ToCentral, ToLocal,
 };
 use rejoin_wire::{ImageCost, Limits};
 
@@ -98,12 +99,12 @@ pub fn ordered(effects: &[CentralEffect]) -> Vec<(u32, MoveNumber, bool)> {
     let ordered = effects.iter().filter_map(|effect| match effect {
         CentralEffect::Send(
             _,
-            ToLocal::Move {
+            ToLocal::Move(RankMoveOrder::Move {
                 instance,
                 number,
                 stops,
                 ..
-            },
+            }),
         ) => Some((instance.rank.0, *number, *stops)),
         _ => None,
     });

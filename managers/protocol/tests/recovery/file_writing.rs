@@ -69,7 +69,7 @@ impl System {
             _ => {
                 let host = self.image_home(rank, id);
                 self.images.remove(&(rank, id));
-                self.local(host, LocalInput::ImageEnded(rank, id));
+                self.local(host, LocalInput::ImageEnded(rank, id, None));
             }
         }
     }

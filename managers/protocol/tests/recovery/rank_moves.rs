@@ -7,7 +7,7 @@ use crate::{Action, Jobs, NONE, TWO, check};
 use rejoin_channel_table::{Epoch, ImageId, Incarnation, MoveNumber, Rank};
 use rejoin_managers_protocol::central::{CentralInput, Event, MoveRequest, Movers, Record};
 use rejoin_managers_protocol::local::LocalInput;
-use rejoin_managers_protocol::manager_messages::{ProcessInstance, ToLocal};
+use rejoin_managers_protocol::manager_messages::{ProcessInstance, RankMoveOrder, ToLocal};
 use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_tests::models::{ci, full, soak};
 use rejoin_wire::FromManager;
@@ -85,23 +85,23 @@ impl MoveModel {
     fn arrives(&self, order: ToLocal) -> Vec<ToLocal> {
         let is_of_move = matches!(
             order,
-            ToLocal::Move { .. }
-                | ToLocal::Stay { .. }
-                | ToLocal::Vacate { .. }
+            ToLocal::Move(RankMoveOrder::Move { .. })
+                | ToLocal::Move(RankMoveOrder::Stay { .. })
+                | ToLocal::Move(RankMoveOrder::Vacate { .. })
                 | ToLocal::Update { .. }
         );
         match (self.environment, order) {
             (Environment::Repeats, order) if is_of_move => vec![order.clone(), order],
-            (Environment::DropsStay, ToLocal::Stay { .. })
+            (Environment::DropsStay, ToLocal::Move(RankMoveOrder::Stay { .. }))
             | (Environment::DropsUpdate, ToLocal::Update { .. }) => Vec::new(),
-            (Environment::StaysForVacate, ToLocal::Vacate { instance }) => {
-                vec![ToLocal::Stay {
+            (Environment::StaysForVacate, ToLocal::Move(RankMoveOrder::Vacate { instance })) => {
+                vec![ToLocal::Move(RankMoveOrder::Stay {
                     instance,
                     number: MoveNumber {
                         after: Epoch(1),
                         step: 2,
                     },
-                }]
+                })]
             }
             (_, order) => vec![order],
         }
@@ -155,7 +155,7 @@ impl System {
             rank,
             incarnation: one.incarnation,
         };
-        Some((one.from, ToLocal::Vacate { instance }))
+        Some((one.from, ToLocal::Move(RankMoveOrder::Vacate { instance })))
     }
 
     /// Something happens that only jobs have whose ranks move.

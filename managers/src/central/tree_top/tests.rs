@@ -4,7 +4,7 @@ use super::*;
 use crate::launch::machines::{Machine, Machines};
 use rejoin_channel_table::{BusinessCard, Epoch, Incarnation, LanId, Rank};
 use rejoin_managers_protocol::broadcast::MOST;
-use rejoin_managers_protocol::manager_messages::ProcessInstance;
+use rejoin_managers_protocol::manager_messages::{ImageOrder, ProcessInstance};
 use rejoin_wire::ProcessMap;
 
 const GENERATION: Generation = Generation(1);
@@ -113,10 +113,10 @@ fn many_updates_wait_for_each_other_and_a_checkpoint_for_all() {
         sent.extend(out.expect("no error").expect("it goes down the tree"));
     }
     assert_eq!(sent.len(), MOST);
-    let checkpoint = ToLocal::Checkpoint {
+    let checkpoint = ToLocal::Image(ImageOrder::Checkpoint {
         generation: GENERATION,
         epoch: Epoch(2),
-    };
+    });
     let held = top.cast(Time(0), GENERATION, &checkpoint);
     assert!(held.expect("no error").is_some_and(|out| out.is_empty()));
     for number in 0..count {
@@ -135,9 +135,11 @@ fn many_updates_wait_for_each_other_and_a_checkpoint_for_all() {
 #[test]
 fn an_order_to_checkpoint_waits_for_the_table() {
     let mut top = top();
-    let order = |generation| ToLocal::Checkpoint {
-        generation,
-        epoch: Epoch(2),
+    let order = |generation| {
+        ToLocal::Image(ImageOrder::Checkpoint {
+            generation,
+            epoch: Epoch(2),
+        })
     };
     let ask = |top: &mut Top, generation| {
         let out = top.cast(Time(0), generation, &order(generation));
@@ -284,10 +286,10 @@ fn ranks_begin_ahead_of_the_table_and_central_answers_for_who_does_not_know() {
         );
     }
     // A checkpoint waits until all have begun, not for the table.
-    let checkpoint = ToLocal::Checkpoint {
+    let checkpoint = ToLocal::Image(ImageOrder::Checkpoint {
         generation: GENERATION,
         epoch: Epoch(2),
-    };
+    });
     let asked = top.cast(Time(2), GENERATION, &checkpoint);
     assert!(asked.expect("no error").is_some_and(|out| out.is_empty()));
     let then = on_report(&mut top, 2, 0, got(&sent, Vec::new()));

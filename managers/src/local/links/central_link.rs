@@ -104,7 +104,10 @@ impl CentralLink {
         match &message {
             Some(CentralToLocal::ImagesAt { host, .. }) => _ = self.asks_images.remove(host),
             Some(CentralToLocal::PeerAt { peer, .. }) => _ = self.asks_peers.remove(peer),
-            _ => {}
+            Some(
+                CentralToLocal::Order(_) | CentralToLocal::Tree(_) | CentralToLocal::LookUp(_),
+            )
+            | None => {}
         }
         Ok(message)
     }

@@ -159,7 +159,7 @@ impl Peers {
         // A message that comes late, or a second time, may name hosts that are others by now.
         let addresses = effects.iter().find_map(|effect| match effect {
             BroadcastEffect::Deliver(payload) => Some(payload.addresses()),
-            _ => None,
+            BroadcastEffect::Send(..) | BroadcastEffect::Complete(_) => None,
         });
         if let Some(addresses) = addresses.filter(|addresses| !addresses.is_empty()) {
             self.addresses = addresses.to_vec();

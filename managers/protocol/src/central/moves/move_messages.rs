@@ -5,7 +5,8 @@ use crate::central::event::Event;
 use crate::central::interface::{CentralEffect, HostIndex, Record};
 use crate::central::moves::MoveHandler;
 use crate::manager_messages::{
-    Cause, MoveMessage, MovedRank, ProcessInstance, ProcessMessage, ToLocal,
+    Cause, ImageOrder, MoveMessage, MovedRank, ProcessInstance, ProcessMessage, RankMoveOrder,
+    ToLocal,
 };
 use crate::verdict::Described;
 use rejoin_channel_table::{BusinessCard, ImageId, MoveNumber, Rank};
@@ -119,12 +120,12 @@ impl MoveHandler<'_> {
         }
         let holder = self.cluster.copies_files().then_some(one.from);
         if progress.stage == MoveStage::Loading {
-            let order = ToLocal::Load {
+            let order = ToLocal::Move(RankMoveOrder::Load {
                 generation,
                 rank,
                 number,
                 holder,
-            };
+            });
             self.out.send(one.to, order);
             return;
         }
@@ -150,11 +151,11 @@ impl MoveHandler<'_> {
             moved: Vec::new(),
         };
         self.out.send(host, begin);
-        let commit = ToLocal::Commit {
+        let commit = ToLocal::Image(ImageOrder::Commit {
             generation,
             epochs: checkpoints.map(|c| c.epochs()).unwrap_or_default(),
             abandoned: number.after,
-        };
+        });
         self.out.send(host, commit);
     }
 
@@ -182,7 +183,7 @@ impl MoveHandler<'_> {
             to: one.to,
         });
         self.notify_moved(one.rank);
-        let vacate = ToLocal::Vacate { instance: before };
+        let vacate = ToLocal::Move(RankMoveOrder::Vacate { instance: before });
         self.out.send(one.from, vacate);
         self.out.event(Event::Moved {
             rank: one.rank,

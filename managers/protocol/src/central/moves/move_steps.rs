@@ -12,7 +12,7 @@ use crate::central::recovery::GroupCommitHandler;
 use crate::central::resume::Past;
 use crate::checkpoint::Coordinator;
 use crate::handler_keys::handler;
-use crate::manager_messages::{ProcessInstance, ToLocal};
+use crate::manager_messages::{ProcessInstance, RankMoveOrder, ToLocal};
 use rejoin_channel_table::{BusinessCard, MoveNumber, Rank};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -92,12 +92,12 @@ impl MoveHandler<'_> {
             let Some((progress, before)) = self.moves.next_image(now, rank, number) else {
                 return;
             };
-            let order = ToLocal::Move {
+            let order = ToLocal::Move(RankMoveOrder::Move {
                 instance: self.cluster.ranks.instance(rank),
                 number,
                 base: Some(before),
                 stops: progress.stage == MoveStage::Stopping,
-            };
+            });
             self.out.send(progress.one.from, order);
         }
     }
@@ -214,12 +214,12 @@ impl MoveHandler<'_> {
             });
             self.cluster.hosts.join(one.to);
             self.out.push(CentralEffect::Join(one.to));
-            let order = ToLocal::Move {
+            let order = ToLocal::Move(RankMoveOrder::Move {
                 instance: self.cluster.ranks.instance(one.rank),
                 number,
                 base: None,
                 stops: false,
-            };
+            });
             self.out.send(one.from, order);
         }
     }
@@ -291,14 +291,15 @@ impl MoveHandler<'_> {
                 incarnation: one.incarnation,
                 ..instance
             };
-            self.out.send(one.to, ToLocal::Vacate { instance });
+            self.out
+                .send(one.to, ToLocal::Move(RankMoveOrder::Vacate { instance }));
         }
         let has_copy = progress.copies.0 > 0 || stage == MoveStage::Loading;
         if has_copy && stage != MoveStage::Restoring {
-            let unload = ToLocal::Unload { rank };
+            let unload = ToLocal::Move(RankMoveOrder::Unload { rank });
             self.out.send(one.to, unload);
         }
-        let stay = ToLocal::Stay { instance, number };
+        let stay = ToLocal::Move(RankMoveOrder::Stay { instance, number });
         self.out.send(one.from, stay);
     }
 

@@ -7,8 +7,8 @@ use crate::central::job_state::Central;
 use crate::central::rank_table::looks;
 use crate::checkpoint::Interval;
 use crate::manager_messages::{
-    FileMessage, ImageMessage, MoveMessage, ProcessInstance, ProcessMessage, Time, ToCentral,
-    ToLocal,
+    FileMessage, ImageMessage, MoveMessage, ProcessInstance, ProcessMessage, RankMoveOrder, Time,
+    ToCentral, ToLocal,
 };
 use rejoin_channel_table::{
     BusinessCard, Epoch, Generation, ImageId, Incarnation, MoveNumber, Rank,
@@ -94,7 +94,7 @@ fn request(id: u64, movers: Movers, to: Option<HostIndex>) -> CentralInput {
 /// The numbers of the images that ranks are to take.
 fn ordered(effects: &[CentralEffect]) -> Vec<MoveNumber> {
     let numbers = effects.iter().filter_map(|effect| match effect {
-        CentralEffect::Send(_, ToLocal::Move { number, .. }) => Some(*number),
+        CentralEffect::Send(_, ToLocal::Move(RankMoveOrder::Move { number, .. })) => Some(*number),
         _ => None,
     });
     numbers.collect()

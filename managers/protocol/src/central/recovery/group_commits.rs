@@ -11,7 +11,7 @@ use crate::central::job_parts::{JobParts, keys};
 use crate::central::phase::CentralPhase;
 use crate::central::recovery_groups::GroupCheckpoint;
 use crate::handler_keys::handler;
-use crate::manager_messages::{ProcessInstance, Time, ToLocal};
+use crate::manager_messages::{ImageOrder, ProcessInstance, Time, ToLocal};
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 use std::collections::BTreeMap;
 
@@ -104,12 +104,12 @@ impl GroupCommitHandler<'_> {
         }
         let generation = self.cluster.ranks.generation();
         for ((epoch, released), ranks) in by_epoch {
-            let commit = ToLocal::CommitGroup {
+            let commit = ToLocal::Image(ImageOrder::CommitGroup {
                 generation,
                 ranks,
                 epoch,
                 released,
-            };
+            });
             self.out.send(host, commit);
         }
     }

@@ -14,7 +14,8 @@ use crate::central::resume::ResumeHandler;
 use crate::central::returns::{OrderHandler, ReturnHandler};
 use crate::levels::CommittedEpochs;
 use crate::manager_messages::{
-    ImageMessage, ProcessInstance, RankReport, RegionMessage, Report, Stage, ToCentral, ToLocal,
+    ImageMessage, ImageOrder, ProcessInstance, RankMoveOrder, RankReport, RegionMessage, Report,
+    Stage, ToCentral, ToLocal,
 };
 use crate::region_commits::RegionWait;
 use crate::verdict::Verdict;
@@ -122,7 +123,7 @@ impl ResumeHandler<'_> {
     fn vacate_strays(&mut self, reports: &Reports) {
         for (host, report) in reports.iter().enumerate() {
             for rank in report.iter().flat_map(|report| &report.loads).copied() {
-                let unload = ToLocal::Unload { rank };
+                let unload = ToLocal::Move(RankMoveOrder::Unload { rank });
                 self.job.out.send(host, unload);
             }
             for said in report.iter().flat_map(|report| &report.ranks) {
@@ -139,12 +140,14 @@ impl ResumeHandler<'_> {
                         .ranks
                         .is_last_incarnation(said.rank, said.incarnation);
                     if let Some(number) = said.moves.filter(|_| is_present) {
-                        let stay = ToLocal::Stay { instance, number };
+                        let stay = ToLocal::Move(RankMoveOrder::Stay { instance, number });
                         self.job.out.send(host, stay);
                     }
                     continue;
                 }
-                self.job.out.send(host, ToLocal::Vacate { instance });
+                self.job
+                    .out
+                    .send(host, ToLocal::Move(RankMoveOrder::Vacate { instance }));
                 self.job.cluster.departures.begin(said.rank, host);
             }
         }
@@ -174,11 +177,11 @@ impl ResumeHandler<'_> {
         GroupCommitHandler::of(&mut self.job).repeat_group_commits(host, here);
         if past.last_epoch > Epoch(0) {
             let checkpoints = self.job.commits.checkpoints();
-            let commit = ToLocal::Commit {
+            let commit = ToLocal::Image(ImageOrder::Commit {
                 generation,
                 epochs: checkpoints.map(|c| c.epochs()).unwrap_or_default(),
                 abandoned: past.last_epoch,
-            };
+            });
             self.job.out.send(host, commit);
         }
         if let Some(signal) = self

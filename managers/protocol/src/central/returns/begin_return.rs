@@ -10,7 +10,7 @@ use crate::central::phase::CentralPhase;
 use crate::central::recovery::{GlobalRestore, GroupCommitHandler};
 use crate::central::recovery_groups::GroupCheckpoint;
 use crate::central::returns::OrderHandler;
-use crate::manager_messages::{Time, ToLocal};
+use crate::manager_messages::{RankMoveOrder, Time, ToLocal};
 use crate::verdict::Verdict;
 use rejoin_channel_table::{Epoch, Incarnation, Rank};
 
@@ -147,7 +147,7 @@ impl ReturnHandler<'_> {
         }
         let vacate = |(rank, host): (Rank, HostIndex)| {
             let instance = self.job.cluster.ranks.instance(rank);
-            CentralEffect::Send(host, ToLocal::Vacate { instance })
+            CentralEffect::Send(host, ToLocal::Move(RankMoveOrder::Vacate { instance }))
         };
         left.into_iter().map(vacate).collect()
     }

@@ -6,7 +6,7 @@ use crate::central::interface::HostIndex;
 use crate::central::job_parts::{JobParts, keys};
 use crate::central::recovery::GroupCommitHandler;
 use crate::handler_keys::handler;
-use crate::manager_messages::{Cause, ToLocal};
+use crate::manager_messages::{Cause, ImageOrder, ToLocal};
 use rejoin_channel_table::{Epoch, ImageId, Incarnation, Rank};
 
 handler! {
@@ -125,11 +125,11 @@ impl OrderHandler<'_> {
     /// were told.
     fn notify_commits(&mut self, host: HostIndex) {
         let checkpoints = self.commits.checkpoints();
-        let commit = ToLocal::Commit {
+        let commit = ToLocal::Image(ImageOrder::Commit {
             generation: self.cluster.ranks.generation(),
             epochs: checkpoints.map(|c| c.epochs()).unwrap_or_default(),
             abandoned: checkpoints.map(|c| c.last_number()).unwrap_or_default(),
-        };
+        });
         self.out.send(host, commit);
     }
 }
