@@ -69,11 +69,11 @@ impl HostLimits {
     }
 
     /// Whether a local manager with so many ranks can be here, which may `come_back` from images or
-    /// not.
+    /// not. So many `managers` of the job are here: with the central one, two.
     ///
     /// # Errors
     /// One line that names the need and the limit.
-    pub fn allow(&self, ranks: u64, come_back: bool) -> Result<(), String> {
+    pub fn allow(&self, ranks: u64, managers: u64, come_back: bool) -> Result<(), String> {
         let files = &self.files;
         if files.most < LEAST_FILES {
             return Err(format!(
@@ -86,11 +86,10 @@ impl HostLimits {
             let fit = most_ranks(files.most, come_back);
             return Err(refusal(ranks, need, "open files", files, fit));
         }
-        // The local manager and the central manager are two more.
         match &self.processes {
-            Some(limit) if ranks + 2 > limit.most => {
-                let fit = limit.most.saturating_sub(2);
-                Err(refusal(ranks, ranks + 2, "processes", limit, fit))
+            Some(limit) if ranks + managers > limit.most => {
+                let fit = limit.most.saturating_sub(managers);
+                Err(refusal(ranks, ranks + managers, "processes", limit, fit))
             }
             _ => Ok(()),
         }
@@ -252,16 +251,18 @@ mod tests {
             files: limit(1040, "ulimit -Hn"),
             processes: Some(limit(152, "kernel.pid_max")),
         };
-        assert_eq!(limits.allow(150, false), Ok(()));
+        assert_eq!(limits.allow(150, 2, false), Ok(()));
+        // Central is on another host.
+        assert_eq!(limits.allow(151, 1, false), Ok(()));
         assert_eq!(
-            limits.allow(151, false).unwrap_err(),
+            limits.allow(151, 2, false).unwrap_err(),
             "151 ranks need 153 processes, and the limit here is 152 (kernel.pid_max): at most 150 fit"
         );
         assert_eq!(
-            limits.allow(201, false).unwrap_err(),
+            limits.allow(201, 2, false).unwrap_err(),
             "201 ranks need 1045 open files, and the limit here is 1040 (ulimit -Hn): at most 200 fit"
         );
-        let refused = limits.allow(112, true).unwrap_err();
+        let refused = limits.allow(112, 2, true).unwrap_err();
         assert!(refused.contains("need 1048 open files") && refused.ends_with("at most 111 fit"));
         let small = HostLimits {
             files: limit(63, "ulimit -Hn"),
@@ -269,7 +270,7 @@ mod tests {
         };
         assert!(
             small
-                .allow(1, true)
+                .allow(1, 2, true)
                 .unwrap_err()
                 .contains("open files is 63")
         );

@@ -203,7 +203,7 @@ impl PlanHandler<'_> {
         }
         let ranks = plan.ranks.len() as u64;
         let come_back = plan.options.images.is_some();
-        HostLimits::here(ranks).allow(ranks, come_back)?;
+        HostLimits::here(ranks).allow(ranks, 1, come_back)?;
         if come_back {
             host_limits::allow_watching()?;
         }

@@ -40,7 +40,8 @@ fn check_limits(machines: &Machines, come_back: bool) -> Result<()> {
     let own = (0..machines.hosts.len()).filter(|&host| !machines.is_remote(host));
     let ranks = own.map(|host| machines.ranks_on(host) as u64).sum();
     let limits = HostLimits::here(ranks);
-    limits.allow(ranks, come_back).map_err(Error::Usage)?;
+    // The local manager and the central manager.
+    limits.allow(ranks, 2, come_back).map_err(Error::Usage)?;
     if come_back && ranks > 0 {
         host_limits::allow_watching().map_err(Error::Usage)?;
     }
