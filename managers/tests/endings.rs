@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{finish, mpirun, mpirun_in, settled};
+use common::{Scratch, finish, mpirun, mpirun_in, settled};
 use rejoin_tests::job::living_children;
 use rejoin_tests::processes::{all_gone, children, descendants, is_alive, kill, wait_for};
 use std::time::Duration;
@@ -14,11 +14,11 @@ const SOON: Duration = Duration::from_secs(30);
 const TREE: &str = "sleep 1000 & sh -c 'sleep 1000; true'; true";
 
 /// The file that a script waits for.
-struct Gate(common::Scratch);
+struct Gate(Scratch);
 
 impl Gate {
     fn new(name: &str) -> Gate {
-        Gate(common::Scratch::new(&format!("gate-{name}")))
+        Gate(Scratch::new(&format!("gate-{name}")))
     }
 
     /// The words of the shell that wait.
@@ -35,7 +35,7 @@ impl Gate {
 /// A job of two ranks that a time limit ends while its output has no reader. Also returns the
 /// processes that had reached the script by then.
 fn timed_out(seconds: &str, script: &str) -> (common::Done, Vec<u32>) {
-    let scratch = common::Scratch::new(&format!("limit-{seconds}"));
+    let scratch = Scratch::new(&format!("limit-{seconds}"));
     let noted = format!("echo $$ >> {}; {script}", scratch.path("pids"));
     let mut child = mpirun(&["--timeout", seconds, "-n", "2", "sh", "-c", &noted])
         .spawn()
@@ -193,7 +193,7 @@ fn a_signal_while_ranks_are_started_ends_the_job() {
 fn signals_reach_every_rank() {
     let script = "trap 'echo usr1' USR1; trap 'echo term; exit 0' TERM; echo ready; \
                   while :; do sleep 0.02; done";
-    let scratch = common::Scratch::new("signals");
+    let scratch = Scratch::new("signals");
     let out = std::fs::File::create(scratch.path("out")).unwrap();
     let child = mpirun(&["-n", "2", "sh", "-c", script])
         .stdout(out)
@@ -319,6 +319,19 @@ fn a_job_without_a_journal_ends_with_its_central_manager_and_says_so() {
 }
 
 #[test]
+fn a_job_without_a_folder_for_its_journal_says_so_at_its_start() {
+    let place = Scratch::new("no-folder");
+    // Too long for the name of a socket, beside which the journal would be.
+    let folder = place.0.join("x".repeat(100));
+    std::fs::create_dir(&folder).unwrap();
+    let mut command = mpirun(&["-n", "1", "true"]);
+    let done = finish(command.env("XDG_RUNTIME_DIR", folder).spawn().unwrap());
+    assert_eq!(done.code, Some(0), "{}", done.err);
+    let why = "no folder for the journal was found; the job continues";
+    assert_eq!(done.err.matches(why).count(), 1, "{}", done.err);
+}
+
+#[test]
 fn stopping_and_continuing_goes_through() {
     let child = mpirun(&["-n", "1", "sleep", "1000"]).spawn().unwrap();
     let mut rank = None;
@@ -376,7 +389,7 @@ fn orphans_of_a_finished_wrapper_are_found() {
 #[test]
 fn a_second_interrupt_kills_what_ignores_the_first() {
     let script = "trap 'echo heard' INT; echo ready; while :; do sleep 0.02; done";
-    let scratch = common::Scratch::new("second");
+    let scratch = Scratch::new("second");
     let out = std::fs::File::create(scratch.path("out")).unwrap();
     let child = mpirun(&["-n", "1", "sh", "-c", script])
         .stdout(out)

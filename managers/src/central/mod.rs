@@ -206,14 +206,16 @@ impl Process {
 
     /// Makes the journal of a new job. A job without one continues.
     fn new_journal(&mut self, begin: &Begin) -> Result<Option<Journal>> {
-        let Some(path) = &begin.journal else {
-            return Ok(None);
-        };
-        // A journal without a job was never acted upon.
-        let _ = std::fs::remove_file(path);
-        let error = match Journal::create(path, begin.links.id) {
-            Ok(journal) => return Ok(Some(journal)),
-            Err(error) => error.to_string(),
+        let error = match &begin.journal {
+            None => "no folder for the journal was found".to_string(),
+            Some(path) => {
+                // A journal without a job was never acted upon.
+                let _ = std::fs::remove_file(path);
+                match Journal::create(path, begin.links.id) {
+                    Ok(journal) => return Ok(Some(journal)),
+                    Err(error) => error.to_string(),
+                }
+            }
         };
         // Before any host hears of the job: no other process may begin it, too.
         self.link.queue(&CentralToMpirun::JournalFailed(error))?;

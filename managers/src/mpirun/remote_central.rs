@@ -94,11 +94,10 @@ impl RemoteCentral {
     pub fn start(setup: CentralSetup, kind: u8, reactor: &Reactor) -> Result<RemoteCentral> {
         let token = Token::single(kind);
         let (socket, pid) = start(&setup)?;
-        let no_place = || "no place for its journal was found".to_string();
         let mut remote = RemoteCentral {
             view: Central::new(setup.job.clone()).view(),
             has_run: false,
-            unjournaled: setup.journal.is_none().then(no_place),
+            unjournaled: None,
             setup,
             link: LocalLink::new(socket, MANAGER_LIMIT, MANAGER_LIMIT),
             pid,
