@@ -5,9 +5,9 @@
 //! ([`central`]). Each of them has one thread, and mpirun another one while a manager starts
 //! ([`launch::child_manager`]). The cores in `rejoin-managers-protocol` make all decisions.
 
-/// Forwarding of streams; and `say_line!`, which all modules use.
+/// For `say_line!`, which all modules use.
 #[macro_use(say_line)]
-pub extern crate rejoin_managers_stdio as stdio;
+extern crate rejoin_managers_stdio;
 
 pub mod central;
 pub mod cli;
@@ -21,13 +21,6 @@ pub mod replay;
 pub mod saved_images;
 pub mod standard_output;
 pub mod stored_entries;
-
-// The crates below, by the names that they have in here.
-pub use rejoin_managers_host as host;
-pub use rejoin_managers_host::{error, host_clocks};
-pub use rejoin_managers_net as net;
-pub use rejoin_managers_report as report;
-pub use stdio::terminal_line;
 
 #[cfg(test)]
 use rejoin_tests::processes::alone;

@@ -1,6 +1,6 @@
 //! The output of commands that answer the user. A command that can't print its answer has failed.
 
-use crate::error::system_text;
+use rejoin_managers_host::error::system_text;
 use std::io::{ErrorKind, Result, Write as _};
 
 /// Prints the answer of `program`. Returns its exit code: 1 if the text can't be written.

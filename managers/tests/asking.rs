@@ -178,7 +178,7 @@ fn end_top(place: &Place, signal: i32) {
     command.stdin(end()).stdout(end()).stderr(end());
     rejoin_tests::listening(&mut command);
     let mut top = command.spawn().unwrap();
-    rejoin_managers::host::set_nonblocking(&terminal.master).unwrap();
+    rejoin_managers_host::set_nonblocking(&terminal.master).unwrap();
     let (mut master, mut seen) = (File::from(terminal.master), Vec::new());
     let mut shows = |text: &str| {
         // All that there is, until a read would block.

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Scratch, mpirun, mpirun_in, run, run_with_input};
-use rejoin_managers::host::topology::{HostTopology, MachinePart};
+use rejoin_managers_host::topology::{HostTopology, MachinePart};
 use rejoin_tests::folder::Folder;
 use std::time::Duration;
 

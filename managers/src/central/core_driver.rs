@@ -4,15 +4,15 @@
 use super::central_messages::{CentralToMpirun, StatusRequest};
 use super::host_links::{HostLinks, kind};
 use super::journal::Journal;
-use crate::error::Result;
 use crate::fault;
-use crate::host_clocks::now;
-use crate::net::reactor::{Reactor, Token};
-use crate::report::verbose_log::VerboseLog;
+use rejoin_managers_host::error::Result;
+use rejoin_managers_host::host_clocks::now;
+use rejoin_managers_net::reactor::{Reactor, Token};
 use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, Course, HostIndex, JobView, Record,
 };
 use rejoin_managers_protocol::manager_messages::{ToCentral, ToLocal};
+use rejoin_managers_report::verbose_log::VerboseLog;
 use std::time::{Duration, Instant};
 
 /// How long [`CoreDriver::await_orders`] may take before mpirun suspends itself.
@@ -290,13 +290,13 @@ mod tests {
     use super::*;
     use crate::central::host_links::LinkPlan;
     use crate::launch::local_messages::CentralToLocal;
-    use crate::net::address::ManagerAddress;
-    use crate::net::auth::{Whose, central_key};
-    use crate::net::dial::{Dialed, ManagerDialer};
-    use crate::net::local_link::Filled;
-    use crate::net::manager_listener::ListeningSockets;
-    use crate::net::session_link::SessionLink;
     use rejoin_channel_table::{JobId, JobKey};
+    use rejoin_managers_net::address::ManagerAddress;
+    use rejoin_managers_net::auth::{Whose, central_key};
+    use rejoin_managers_net::dial::{Dialed, ManagerDialer};
+    use rejoin_managers_net::local_link::Filled;
+    use rejoin_managers_net::manager_listener::ListeningSockets;
+    use rejoin_managers_net::session_link::SessionLink;
     use rejoin_managers_protocol::central::Job;
     use rejoin_managers_protocol::manager_messages::ToLocal;
     use rejoin_managers_protocol::signal_numbers;

@@ -2,23 +2,23 @@
 //!
 //! Local managers dial, also those of this host. A restarted central manager has the listening
 //! sockets from mpirun, so it has the same addresses. Its links begin anew; a local manager learns
-//! that from the handshake ([`crate::net::auth`]). A broken connection proves nothing. mpirun
-//! reports managers that have ended, and leases detect silence.
+//! that from the handshake ([`rejoin_managers_net::auth`]). A broken connection proves nothing.
+//! mpirun reports managers that have ended, and leases detect silence.
 
 use super::requested_places::RequestedPlaces;
 use super::tree_top::{Outgoing, TREES, Top};
-use crate::error::Result;
-use crate::host::host_limits;
-use crate::host_clocks::now;
 use crate::launch::local_messages::{CentralToLocal, LocalToCentral};
 use crate::launch::tree::{JobTree, goes_down};
-use crate::net::address::ManagerReach;
-use crate::net::auth::central_key;
-use crate::net::local_link::Filled;
-use crate::net::manager_listener::{Listener, ListeningSockets, ProvedManager};
-use crate::net::reactor::{Reactor, Token};
-use crate::net::session_link::SessionLink;
 use rejoin_channel_table::{JobId, JobKey, LanId};
+use rejoin_managers_host::error::Result;
+use rejoin_managers_host::host_clocks::now;
+use rejoin_managers_host::host_limits;
+use rejoin_managers_net::address::ManagerReach;
+use rejoin_managers_net::auth::central_key;
+use rejoin_managers_net::local_link::Filled;
+use rejoin_managers_net::manager_listener::{Listener, ListeningSockets, ProvedManager};
+use rejoin_managers_net::reactor::{Reactor, Token};
+use rejoin_managers_net::session_link::SessionLink;
 use rejoin_managers_protocol::central::{HostIndex, Job};
 use rejoin_managers_protocol::detector::{WatchOrder, WatchReport};
 use rejoin_managers_protocol::manager_messages::{HostMessage, ToCentral, ToLocal};

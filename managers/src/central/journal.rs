@@ -6,10 +6,10 @@
 //! survive that either. An entry that the end of its writer has cut short was never acted upon, and
 //! is dropped. When most entries are obsolete, a file with the others replaces the old one.
 
-use crate::error::system_text;
-use crate::host::run_dir::NEW;
 use crate::stored_entries;
 use rejoin_channel_table::{JobId, Rank};
+use rejoin_managers_host::error::system_text;
+use rejoin_managers_host::run_dir::NEW;
 use rejoin_managers_protocol::central::Record;
 use rejoin_managers_protocol::levels::Level;
 use serde::Serialize;

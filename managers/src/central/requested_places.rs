@@ -1,6 +1,6 @@
 //! Addresses of hosts, for hosts that ask for them. Central only passes them on.
 
-use crate::net::address::ManagerReach;
+use rejoin_managers_net::address::ManagerReach;
 use rejoin_managers_protocol::central::HostIndex;
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
 //! Central's part of the tree that the table goes down: it is the top.
 
-use crate::error::Result;
 use crate::launch::tree::{JobTree, TreeOrder};
-use crate::net::address::ManagerReach;
 use rejoin_channel_table::Generation;
+use rejoin_managers_host::error::Result;
+use rejoin_managers_net::address::ManagerReach;
 use rejoin_managers_protocol::broadcast::{BroadcastEffect, BroadcastMessage, Member, Stamp};
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::central_lookups::CentralLookups;

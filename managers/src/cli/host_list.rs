@@ -4,11 +4,11 @@ use super::advertised_site::{self, AdvertisedSite};
 use super::arguments::{Given, JobArguments, MapBy, ProgramArguments};
 use super::segments;
 use crate::launch::machines::{Machine, Machines};
-use crate::report::query::NamedHost;
 use rejoin_channel_table::LanId;
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::detector::DetectorSettings;
 use rejoin_managers_protocol::lease::Terms;
+use rejoin_managers_report::query::NamedHost;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -99,8 +99,12 @@ fn program_there(prefix: Option<&Path>) -> Result<OsString, String> {
         }
         return Ok(prefix.join("bin/mpirun").into());
     }
-    let own = std::env::current_exe()
-        .map_err(|e| format!("can't find this program: {}", crate::error::system_text(&e)))?;
+    let own = std::env::current_exe().map_err(|e| {
+        format!(
+            "can't find this program: {}",
+            rejoin_managers_host::error::system_text(&e)
+        )
+    })?;
     Ok(own.into())
 }
 
@@ -278,7 +282,7 @@ fn hostfile(path: &Path) -> Result<Vec<Slots>, String> {
     let text = std::fs::read_to_string(path).map_err(|e| {
         format!(
             "--hostfile: can't read {shown}: {}",
-            crate::error::system_text(&e)
+            rejoin_managers_host::error::system_text(&e)
         )
     })?;
     let found = hostfile_lines(&text).map_err(|e| format!("--hostfile {shown}, {e}"))?;

@@ -1,11 +1,11 @@
 //! `rejoin images`: what jobs have stored in a folder of `mpirun --images`.
 
-use crate::report::page::quantity::{bytes, counted, time};
 use crate::saved_images::{
     self, Running, SavedCheckpoint, SavedFile, SavedJob, SavedKind, Survey, Verification,
 };
 use crate::standard_output::print;
 use clap::Subcommand;
+use rejoin_managers_report::page::quantity::{bytes, counted, time};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt::Write;

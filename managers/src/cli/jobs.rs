@@ -2,14 +2,14 @@
 
 use super::log_line::{log_columns, log_lines, log_titles};
 use super::move_progress;
-use crate::error::{Error, Result};
-use crate::host::run_dir::{self, Found};
-use crate::net::local_link::{Filled, LocalLink};
-use crate::report::query::{
-    Answer, JobStatus, MoveStatus, QUESTION_LIMIT, Question, VERSION, What,
-};
 use crate::standard_output::print;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rejoin_managers_host::error::{Error, Result};
+use rejoin_managers_host::run_dir::{self, Found};
+use rejoin_managers_net::local_link::{Filled, LocalLink};
+use rejoin_managers_report::query::{
+    Answer, JobStatus, MoveStatus, QUESTION_LIMIT, Question, VERSION, What,
+};
 use rejoin_wire::codec::MANAGER_LIMIT;
 use std::fmt::Write;
 use std::os::fd::AsFd;
@@ -348,7 +348,7 @@ fn table(status: &JobStatus) -> String {
     }
     out += &hosts(status);
     out += &move_progress::lines(&status.moves);
-    let width = |get: fn(&crate::report::query::RankStatus) -> usize, title: &str| {
+    let width = |get: fn(&rejoin_managers_report::query::RankStatus) -> usize, title: &str| {
         let widest = status.ranks.iter().map(get).max();
         widest.unwrap_or(0).max(title.len())
     };
@@ -385,7 +385,7 @@ fn table(status: &JobStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::query::{Checkpoint, HostStatus, RankStatus};
+    use rejoin_managers_report::query::{Checkpoint, HostStatus, RankStatus};
     use std::os::unix::net::UnixStream;
 
     #[test]

@@ -1,7 +1,7 @@
 //! What the logs of a job hold, as text.
 
-use crate::report::query::{JobStatus, RankStatus};
 use rejoin_logging::determinants::LogFigures;
+use rejoin_managers_report::query::{JobStatus, RankStatus};
 
 /// A number of bytes.
 pub fn mebibytes(bytes: u64) -> String {

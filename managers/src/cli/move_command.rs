@@ -4,8 +4,8 @@
 use super::host_list;
 use super::jobs::{ask_named, one, request_move};
 use super::move_progress::MoveBars;
-use crate::report::query::{Answer, MoveOrder, NamedMovers, What};
 use crate::standard_output::print;
+use rejoin_managers_report::query::{Answer, MoveOrder, NamedMovers, What};
 use std::time::Duration;
 
 /// How often bars are drawn.
@@ -125,7 +125,7 @@ fn carry_out(order: MoveOrder, job: Option<&str>) -> i32 {
 }
 
 /// Says why there is no answer that is of use.
-fn complain(name: &str, answer: crate::error::Result<Option<Answer>>) {
+fn complain(name: &str, answer: rejoin_managers_host::error::Result<Option<Answer>>) {
     match answer {
         Ok(Some(Answer::Refused(why))) => say_line!("rejoin: job {name}: {why}"),
         Ok(Some(_)) => say_line!("rejoin: job {name} sent an answer to another question"),

@@ -1,9 +1,9 @@
 //! How far moves of ranks are, for the user: a line for each rank in `rejoin status`, and bars on
 //! the terminal while `rejoin migrate` waits.
 
-use crate::report::query::MoveStatus;
-use crate::terminal_line;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rejoin_managers_report::query::MoveStatus;
+use rejoin_managers_stdio::terminal_line;
 
 /// Most bars at once.
 const MOST_BARS: usize = 16;

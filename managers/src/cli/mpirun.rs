@@ -2,12 +2,12 @@
 
 use super::arguments::{Arguments, Further, JobArguments, ProgramArguments};
 use super::{job, restart, segments, variables};
-use crate::host::{inherited_descriptors, signal_reader};
 use crate::mpirun::{self, Launch};
 use crate::{fault, logs};
 use clap::error::ContextKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
+use rejoin_managers_host::{inherited_descriptors, signal_reader};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -251,7 +251,7 @@ fn app_file(file: &PathBuf) -> Result<Vec<ProgramArguments>, Refused> {
     let text = std::fs::read_to_string(file).map_err(|e| {
         format!(
             "--app: can't read {shown}: {}",
-            crate::error::system_text(&e)
+            rejoin_managers_host::error::system_text(&e)
         )
     })?;
     let mut programs = Vec::new();

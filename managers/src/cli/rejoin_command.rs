@@ -183,7 +183,10 @@ fn write_manual(prefix: &Path) -> i32 {
     let Err(error) = manual::write(prefix, &mpirun, &Arguments::command()) else {
         return 0;
     };
-    let (prefix, error) = (prefix.display(), crate::error::system_text(&error));
+    let (prefix, error) = (
+        prefix.display(),
+        rejoin_managers_host::error::system_text(&error),
+    );
     say_line!("rejoin: can't write the man pages and completions below {prefix}: {error}");
     1
 }

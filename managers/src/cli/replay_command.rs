@@ -1,7 +1,7 @@
 //! `rejoin replay`: runs one rank of a recording again, alone.
 
-use crate::error::system_text;
 use crate::replay::{OutcomeMemory, RecordedRank};
+use rejoin_managers_host::error::system_text;
 use rejoin_wire::recording::ReplayOutcome;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;

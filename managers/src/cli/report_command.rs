@@ -1,10 +1,10 @@
 //! `rejoin report`: a page about the jobs of a file of events, or about a running job.
 
 use super::jobs;
-use crate::error::system_text;
-use crate::report::history::{self, Histories};
-use crate::report::page::{self, ReportPage};
 use crate::standard_output::print;
+use rejoin_managers_host::error::system_text;
+use rejoin_managers_report::history::{self, Histories};
+use rejoin_managers_report::page::{self, ReportPage};
 use std::fs::{self, File};
 use std::io::{BufReader, IsTerminal};
 use std::path::Path;

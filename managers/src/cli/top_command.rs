@@ -2,9 +2,6 @@
 
 use super::jobs;
 use super::top_frame::frame;
-use crate::error::system_text;
-use crate::host::signal_reader::Signals;
-use crate::report::query::JobStatus;
 use crate::standard_output::print;
 use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
@@ -15,6 +12,9 @@ use crossterm::terminal::{
 };
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
+use rejoin_managers_host::error::system_text;
+use rejoin_managers_host::signal_reader::Signals;
+use rejoin_managers_report::query::JobStatus;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::process;

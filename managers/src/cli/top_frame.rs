@@ -1,7 +1,7 @@
 //! What `rejoin top` shows at one moment: lines of text for a terminal of some size.
 
 use super::log_line::{log_columns, log_lines, log_titles, mebibytes};
-use crate::report::query::{Checkpoint, JobStatus, RankStatus};
+use rejoin_managers_report::query::{Checkpoint, JobStatus, RankStatus};
 use std::collections::BTreeMap;
 
 /// The last line.
@@ -229,8 +229,8 @@ fn list(jobs: &[JobStatus], height: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::query::{HostStatus, LastCost};
     use rejoin_logging::determinants::LogFigures;
+    use rejoin_managers_report::query::{HostStatus, LastCost};
 
     fn job_of(ranks: u32) -> JobStatus {
         let rank = |rank| RankStatus {

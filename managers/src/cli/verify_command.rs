@@ -1,7 +1,7 @@
 //! `rejoin verify-determinism`: records a job, and runs each of its ranks again.
 
-use crate::error::system_text;
 use crate::replay::{ReplayedJob, memory_file, verify};
+use rejoin_managers_host::error::system_text;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal as _, Seek as _};

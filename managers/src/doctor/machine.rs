@@ -1,8 +1,10 @@
 //! The machine that ranks run on, and the conditions for reading another rank's memory.
 
 use super::finding::Finding;
-use crate::host::topology::places::{Bind, Binding, MappingPolicy, Places};
-use crate::host::topology::{Cache, CacheContent, Cpus, HostTopology, MachinePart, parallelism};
+use rejoin_managers_host::topology::places::{Bind, Binding, MappingPolicy, Places};
+use rejoin_managers_host::topology::{
+    Cache, CacheContent, Cpus, HostTopology, MachinePart, parallelism,
+};
 
 /// The lines of the machine, of binding, and of the obstacles between ranks.
 pub(super) fn all() -> Vec<Finding> {

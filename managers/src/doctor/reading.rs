@@ -42,7 +42,7 @@ pub(super) fn single_copy() -> Finding {
 /// Makes a process that holds the secret, and another one that reads it. `allow`: the first lets
 /// its parent and the processes that the parent has started trace it, as ranks do under Yama.
 fn try_read(allow: bool) -> Result<(), String> {
-    let said = |error: std::io::Error| crate::error::system_text(&error);
+    let said = |error: std::io::Error| rejoin_managers_host::error::system_text(&error);
     let (mut ours, theirs) = UnixStream::pair().map_err(said)?;
     ours.set_read_timeout(Some(LIMIT)).map_err(said)?;
     let cell = Box::new(0u64);
@@ -91,7 +91,9 @@ fn fork(what: impl FnOnce() -> i32) -> Result<Child, String> {
     // SAFETY: what the child does takes no lock and allocates nothing; it ends by the alarm at the
     // latest.
     match unsafe { libc::fork() } {
-        -1 => Err(crate::error::system_text(&std::io::Error::last_os_error())),
+        -1 => Err(rejoin_managers_host::error::system_text(
+            &std::io::Error::last_os_error(),
+        )),
         0 => {
             // SAFETY: plain numbers.
             unsafe { libc::alarm(LIMIT.as_secs() as u32) };

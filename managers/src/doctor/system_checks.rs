@@ -1,9 +1,9 @@
 //! Checks of the kernel, the limits and the installed programs.
 
 use super::finding::Finding;
-use crate::host::network_interfaces;
-use crate::net::address;
 use procfs::{Current, Meminfo};
+use rejoin_managers_host::network_interfaces;
+use rejoin_managers_net::address;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -55,7 +55,7 @@ fn kernel() -> Finding {
 }
 
 fn pidfd() -> Finding {
-    match crate::host::descendants::watch(std::process::id()) {
+    match rejoin_managers_host::descendants::watch(std::process::id()) {
         Ok(_) => Finding::good("pidfd", "processes can be watched"),
         Err(error) => Finding::missing(
             "pidfd",
@@ -113,7 +113,7 @@ fn open_files() -> Finding {
     let (soft, hard) = limit(nix::sys::resource::Resource::RLIMIT_NOFILE);
     let found = format!("{soft}, can be raised to {hard}");
     if hard < 4096 {
-        let ranks = crate::host::host_limits::most_ranks(hard, true);
+        let ranks = rejoin_managers_host::host_limits::most_ranks(hard, true);
         let cost = format!("about {ranks} ranks per host; raise it: ulimit -Hn");
         return Finding::warning("open files", found, cost);
     }

@@ -1,8 +1,8 @@
 //! The transport between ranks of one host: whether its memory and its sockets are available.
 
 use super::finding::Finding;
-use crate::error::system_text;
 use rejoin_ckpt::anonymous;
+use rejoin_managers_host::error::system_text;
 use std::fs::File;
 use std::io;
 use std::os::fd::FromRawFd;

@@ -20,7 +20,7 @@ pub use hooks::{
     halfway,
 };
 
-use crate::host_clocks;
+use rejoin_managers_host::host_clocks;
 use std::fs::File;
 use std::io::Write;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,7 +1,7 @@
 //! The processes of a job by their role, as the system shows them, because the test may concern the
 //! managers' own tables.
 
-use crate::host::descendants;
+use rejoin_managers_host::descendants;
 use std::fmt;
 
 /// The process that a fault kills.

@@ -1,8 +1,8 @@
 //! Starts this program again as a manager on this host.
 
-use crate::error::{Context, Result};
-use crate::host::descendants;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use rejoin_managers_host::descendants;
+use rejoin_managers_host::error::{Context, Result};
 use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};

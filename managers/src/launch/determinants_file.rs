@@ -5,10 +5,10 @@
 //! leaves its rank before.
 
 use super::local_messages::MOST_RECORDS;
-use crate::error::system_text;
 use crate::stored_entries::{self, TornEntry};
 use rejoin_channel_table::{JobId, Rank};
 use rejoin_logging::determinants::{CopiedLog, LogPart};
+use rejoin_managers_host::error::system_text;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};

@@ -4,11 +4,11 @@
 //! and then suspends all processes below the manager. So the manager need not wait for an answer
 //! if the old deadline had not come when it had sent the new one.
 
-use crate::error::{Context, Error, Result};
-use crate::host_clocks;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
+use rejoin_managers_host::error::{Context, Error, Result};
+use rejoin_managers_host::host_clocks;
 use rejoin_managers_protocol::manager_messages::Time;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 

@@ -1,10 +1,10 @@
 //! The launch agent: the command (ssh, or the user's own) that starts a local manager on another
 //! host.
 
-use crate::error::{Error, Result, system_text};
-use crate::host::signal_reader;
 use crate::launch::supervisor;
-use crate::net::invite::Invitation;
+use rejoin_managers_host::error::{Error, Result, system_text};
+use rejoin_managers_host::signal_reader;
+use rejoin_managers_net::invite::Invitation;
 use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};

@@ -1,15 +1,15 @@
 //! The data with which a local manager starts the ranks of its host.
 
 use super::tree::TreePlace;
-use crate::host::topology::places::Binding;
-use crate::net::address::ManagerAddress;
-use crate::stdio::Begun;
 use rejoin_channel_table::{Epoch, JobId, JobKey, Rank};
 use rejoin_ckpt::image::ImageCompression;
+use rejoin_managers_host::topology::places::Binding;
+use rejoin_managers_net::address::ManagerAddress;
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::detector::DetectorSettings;
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::manager_messages::MovedRank;
+use rejoin_managers_stdio::Begun;
 use rejoin_wire::RankOptions;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;

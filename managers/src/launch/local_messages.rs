@@ -5,15 +5,15 @@
 
 use super::launch_plan::LaunchPlan;
 use super::tree::TreeOrder;
-use crate::net::address::ManagerReach;
-use crate::stdio::{Begun, Stream};
 use rejoin_channel_table::{Epoch, ImageId, Incarnation, MoveNumber, Rank};
 use rejoin_logging::determinants::{LogPart, StableMark};
 use rejoin_logging::receive_log::ReceivedPart;
+use rejoin_managers_net::address::ManagerReach;
 use rejoin_managers_protocol::broadcast::BroadcastMessage;
 use rejoin_managers_protocol::detector::ProbeMessage;
 use rejoin_managers_protocol::lookup;
 use rejoin_managers_protocol::manager_messages::{ToCentral, ToLocal};
+use rejoin_managers_stdio::{Begun, Stream};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::net::SocketAddr;

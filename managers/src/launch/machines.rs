@@ -1,11 +1,11 @@
 //! The hosts of a job, and which ranks are placed where.
 
-use crate::net::address::ListenAt;
-use crate::report::history::PlacedRanks;
 use rejoin_channel_table::LanId;
+use rejoin_managers_net::address::ListenAt;
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::central::{Failover, Leases};
 use rejoin_managers_protocol::lease::Terms;
+use rejoin_managers_report::history::PlacedRanks;
 use rejoin_wire::RankOptions;
 use std::ffi::{OsStr, OsString};
 use std::net::IpAddr;

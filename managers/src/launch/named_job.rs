@@ -3,7 +3,6 @@
 //! was launched, and the last two checkpoints that were committed. If the newer one is damaged, the
 //! job continues from the one before.
 
-use crate::error::system_text;
 use crate::launch::determinants_file;
 use crate::launch::launch_plan::{self as plan, LaunchPlan};
 use crate::launch::machines::quoted;
@@ -11,6 +10,7 @@ use crate::launch::shown_output;
 use nix::sys::statvfs::statvfs;
 use rejoin_channel_table::{Epoch, Generation, JobId, Rank};
 use rejoin_ckpt::store::ImageFolder;
+use rejoin_managers_host::error::system_text;
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};

@@ -2,10 +2,10 @@
 //! it. That is so if a rank was lost, and the checkpoint was taken before the lost work was done
 //! again. A file in the folder of the job has the lengths and hashes of these lines.
 
-use crate::error::system_text;
-use crate::stdio::Stream;
-use crate::stdio::replay_filter::ShownBeyond;
 use rejoin_channel_table::{Epoch, JobId, Rank};
+use rejoin_managers_host::error::system_text;
+use rejoin_managers_stdio::Stream;
+use rejoin_managers_stdio::replay_filter::ShownBeyond;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};

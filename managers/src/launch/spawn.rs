@@ -1,10 +1,10 @@
 //! Starting a rank's process, cheaply: one clone, a handful of system calls, one exec. The manager
 //! does not wait for the exec; an error comes through a pipe that all ranks share.
 
-use crate::error::{Error, Result, system_text};
-use crate::host::descendants;
-use crate::host::topology::Cpus;
 use nix::unistd::{Pid, setpgid};
+use rejoin_managers_host::descendants;
+use rejoin_managers_host::error::{Error, Result, system_text};
+use rejoin_managers_host::topology::Cpus;
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;

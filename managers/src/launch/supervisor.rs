@@ -13,18 +13,18 @@
 //! ([`fence_link`]).
 
 use super::fence_link::{self, LeaseMessage, LeaseReceiver, LeaseSender};
-use crate::error::{Context, Result};
-use crate::host::descendants;
-use crate::host::signal_reader::Signals;
-use crate::host::suspension::Suspension;
-use crate::host_clocks;
-use crate::net::reactor::{Interest, Reactor, Token};
 use nix::sys::prctl;
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
+use rejoin_managers_host::descendants;
+use rejoin_managers_host::error::{Context, Result};
+use rejoin_managers_host::host_clocks;
+use rejoin_managers_host::signal_reader::Signals;
+use rejoin_managers_host::suspension::Suspension;
+use rejoin_managers_net::reactor::{Interest, Reactor, Token};
 use rejoin_managers_protocol::lease::Fence;
 use rejoin_managers_protocol::manager_messages::Time;
 use std::time::Duration;

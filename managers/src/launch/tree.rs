@@ -3,9 +3,9 @@
 //! how they are forwarded.
 
 use super::machines::Machines;
-use crate::error::{Error, Result};
-use crate::net::address::ManagerReach;
 use rejoin_channel_table::Generation;
+use rejoin_managers_host::error::{Error, Result};
+use rejoin_managers_net::address::ManagerReach;
 use rejoin_managers_protocol::broadcast::{PATIENCE, Tree};
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::manager_messages::{ImageOrder, ToLocal};

@@ -13,11 +13,12 @@ use super::rank_sender::RankSender;
 use super::restore_process::RestoreHandler;
 use super::retire::RetireHandler;
 use super::start_ranks::SpawnHandler;
-use crate::error::Result;
-use crate::host::descendants;
+use crate::fault;
 use crate::launch::local_messages::{LocalToCentral, LocalToMpirun};
-use crate::{fault, host_clocks};
 use rejoin_channel_table::ImageId;
+use rejoin_managers_host::descendants;
+use rejoin_managers_host::error::Result;
+use rejoin_managers_host::host_clocks;
 use rejoin_managers_protocol::local::{LocalEffect, LocalInput};
 
 impl LocalManager {

@@ -4,10 +4,10 @@
 //! the manager. One that takes too long is killed, with all processes of its process group.
 
 use super::kind;
-use crate::error::system_text;
-use crate::host::{descendants, set_nonblocking};
 use crate::launch::launch_plan::HealthPlan;
-use crate::net::reactor::{Interest, Reactor, Token};
+use rejoin_managers_host::error::system_text;
+use rejoin_managers_host::{descendants, set_nonblocking};
+use rejoin_managers_net::reactor::{Interest, Reactor, Token};
 use rejoin_managers_protocol::host_health::HostHealth;
 use std::io::{ErrorKind, PipeReader, Read, pipe};
 use std::os::unix::process::CommandExt;

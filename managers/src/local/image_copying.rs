@@ -1,8 +1,8 @@
 //! Orders to copy files of images of other hosts.
 
 use super::manager_parts::{ManagerParts, handler, keys};
-use crate::error::Result;
 use rejoin_channel_table::{Epoch, ImageId, Rank};
+use rejoin_managers_host::error::Result;
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::manager_messages::{KeptFile, ProcessInstance};
 

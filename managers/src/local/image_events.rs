@@ -3,10 +3,10 @@
 use super::images::{ImageEvent, ImageReport};
 use super::local_rank::end_of;
 use super::restore_process::RestoreHandler;
-use crate::error::Result;
 use crate::launch::local_messages::LocalToMpirun;
-use crate::net::reactor::Token;
 use rejoin_channel_table::{ImageId, Rank};
+use rejoin_managers_host::error::Result;
+use rejoin_managers_net::reactor::Token;
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::manager_messages::End;
 use rejoin_wire::ToManager;

@@ -1,7 +1,7 @@
 //! Kinds of a local manager's events.
 
-use crate::net::reactor::Token;
 use rejoin_channel_table::Incarnation;
+use rejoin_managers_net::reactor::Token;
 
 /// The link to mpirun.
 pub const LINK: u8 = 0;

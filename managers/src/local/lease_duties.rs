@@ -4,7 +4,7 @@
 use super::local_rank::LocalRank;
 use super::manager_links::ManagerLinks;
 use super::manager_parts::{ManagerParts, handler, keys};
-use crate::host::descendants;
+use rejoin_managers_host::descendants;
 use rejoin_managers_protocol::manager_messages::Time;
 
 handler! {

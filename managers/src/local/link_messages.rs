@@ -7,9 +7,9 @@ use super::peer_messages::PeerHandler;
 use super::restore_process::RestoreHandler;
 use super::stored_logs::StoredLogHandler;
 use super::take_plan::PlanHandler;
-use crate::error::Result;
 use crate::launch::local_messages::{CentralToLocal, LocalToMpirun, MpirunToLocal};
-use crate::net::local_link::Filled;
+use rejoin_managers_host::error::Result;
+use rejoin_managers_net::local_link::Filled;
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::manager_messages::{ImageOrder, RankMoveOrder, ToLocal};
 

@@ -4,10 +4,10 @@
 use super::image_copying::{CopyRequests, NO_FILES};
 use super::images::{ImageLoader, IncomingRanks, LoaderEvent};
 use super::manager_parts::{ManagerParts, handler, keys};
-use crate::error::Result;
-use crate::net::reactor::Interest;
 use rejoin_channel_table::{ImageId, MoveNumber, Rank};
 use rejoin_ckpt::twin::manager::Zygote;
+use rejoin_managers_host::error::Result;
+use rejoin_managers_net::reactor::Interest;
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::manager_messages::KeptFile;
 use std::path::Path;

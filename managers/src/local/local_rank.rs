@@ -3,11 +3,11 @@
 use super::images::SignalTarget;
 use super::kind;
 use super::rank_socket::{MOST_WAITING, receive};
-use crate::error::Result;
-use crate::host::descendants;
-use crate::net::local_link::LocalLink;
-use crate::net::reactor::{Interest, Reactor, Token};
 use rejoin_channel_table::{Incarnation, Rank};
+use rejoin_managers_host::descendants;
+use rejoin_managers_host::error::Result;
+use rejoin_managers_net::local_link::LocalLink;
+use rejoin_managers_net::reactor::{Interest, Reactor, Token};
 use rejoin_managers_protocol::manager_messages::End;
 use rejoin_wire::ToManager;
 use rejoin_wire::codec::CodecError;

@@ -1,8 +1,8 @@
 //! The links to mpirun and to the central manager: calls, writes, and ends.
 
 use super::manager_parts::{ManagerParts, handler, keys};
-use crate::error::Result;
-use crate::net::redial::Called;
+use rejoin_managers_host::error::Result;
+use rejoin_managers_net::redial::Called;
 use rejoin_managers_protocol::local::LocalInput;
 use std::time::Duration;
 

@@ -7,9 +7,9 @@
 //! written last. An image that holds little is kept, because its end would help nobody.
 
 use super::manager_parts::{ManagerParts, handler, keys};
-use crate::host::memory_room::{MemoryRoom, ProcessMemory};
 use bytesize::ByteSize;
 use rejoin_channel_table::ImageId;
+use rejoin_managers_host::memory_room::{MemoryRoom, ProcessMemory};
 use rejoin_managers_protocol::local::LocalInput;
 use std::time::{Duration, Instant};
 

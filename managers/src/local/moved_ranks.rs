@@ -1,8 +1,8 @@
 //! Ranks of other hosts that are on this host from now on, and ranks that have left it.
 
 use super::manager_parts::{ManagerParts, handler, keys};
-use crate::error::Result;
 use rejoin_channel_table::{ImageId, Rank};
+use rejoin_managers_host::error::Result;
 use rejoin_managers_protocol::manager_messages::MovedRank;
 
 handler! {

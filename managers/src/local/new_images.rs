@@ -4,10 +4,10 @@ use super::images::ImageReport;
 use super::manager_parts::{ManagerParts, handler, keys};
 use crate::fault::{self, Point};
 use crate::launch::local_messages::LocalToMpirun;
-use crate::stdio::Stream;
 use rejoin_channel_table::{Generation, ImageId, MoveNumber, Rank};
 use rejoin_managers_protocol::levels::CommittedEpochs;
 use rejoin_managers_protocol::local::LocalInput;
+use rejoin_managers_stdio::Stream;
 use rejoin_wire::ToManager;
 
 /// The probable reason why a descriptor did not arrive.

@@ -1,10 +1,10 @@
 //! Messages of other hosts' local managers, and to them.
 
 use super::manager_parts::{ManagerParts, handler, keys};
-use crate::error::Result;
 use crate::launch::local_messages::{LocalToCentral, PeerMessage};
 use crate::launch::tree::TreeOrder;
-use crate::net::reactor::Token;
+use rejoin_managers_host::error::Result;
+use rejoin_managers_net::reactor::Token;
 use rejoin_managers_protocol::broadcast::{BroadcastMessage, Peer};
 use rejoin_managers_protocol::detector::ProbeMessage;
 use rejoin_managers_protocol::local::LocalInput;

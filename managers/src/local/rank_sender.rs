@@ -1,9 +1,9 @@
 //! Messages to this host's ranks. Some of them also go by signal.
 
 use super::manager_parts::{ManagerParts, handler, keys};
-use crate::error::Result;
 use crate::fault;
 use rejoin_channel_table::{Incarnation, Rank};
+use rejoin_managers_host::error::Result;
 use rejoin_wire::codec::{MANAGER_LIMIT, encode};
 use rejoin_wire::{FromManager, SignalRequest};
 

@@ -1,7 +1,7 @@
 //! Reads of a rank's socket: bytes, the sender's process id, and descriptors.
 
-use crate::net::local_link::LocalLink;
 use nix::errno::Errno;
+use rejoin_managers_net::local_link::LocalLink;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Most descriptors that come with one message.

@@ -2,7 +2,7 @@
 
 use super::manager_parts::{ManagerParts, handler, keys};
 use super::start::ProcessStarter;
-use crate::host_clocks;
+use rejoin_managers_host::host_clocks;
 use rejoin_managers_protocol::local::LocalInput;
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,8 @@
 //! Processes that make room for their successors.
 
 use super::manager_parts::{ManagerParts, handler, keys};
-use crate::host::descendants;
 use rejoin_channel_table::{Incarnation, Rank};
+use rejoin_managers_host::descendants;
 use rejoin_managers_protocol::local::LocalInput;
 
 handler! {

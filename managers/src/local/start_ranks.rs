@@ -2,10 +2,10 @@
 
 use super::manager_parts::{ManagerParts, handler, keys};
 use super::start::ProcessStarter;
-use crate::error::Result;
-use crate::host::descendants;
 use crate::launch::local_messages::LocalToMpirun;
 use rejoin_channel_table::{Incarnation, Rank};
+use rejoin_managers_host::descendants;
+use rejoin_managers_host::error::Result;
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_managers_protocol::manager_messages::{End, ProcessInstance};
 use rejoin_managers_protocol::signal_numbers;

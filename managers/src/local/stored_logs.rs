@@ -5,12 +5,12 @@
 
 use super::manager_parts::{ManagerParts, handler, keys};
 use super::rank_sender::RankSender;
-use crate::error::{Error, Result};
 use crate::fault;
 use crate::launch::local_messages::{LocalToMpirun, MOST_RECORDS};
 use rejoin_channel_table::{Incarnation, Rank};
 use rejoin_logging::determinants::StableMark;
 use rejoin_logging::receive_log::ReceivedPart;
+use rejoin_managers_host::error::{Error, Result};
 use rejoin_managers_protocol::local::LocalInput;
 use rejoin_wire::FromManager;
 

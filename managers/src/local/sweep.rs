@@ -1,6 +1,6 @@
 //! Ends the remaining processes: background children of ranks, children of wrappers.
 
-use crate::host::descendants;
+use rejoin_managers_host::descendants;
 use std::time::{Duration, Instant};
 
 /// From the polite signal to SIGKILL.

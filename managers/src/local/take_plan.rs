@@ -7,13 +7,13 @@ use super::links::{CentralLink, Peers};
 use super::local_rank::LocalRank;
 use super::manager_parts::{ManagerParts, handler, keys};
 use super::start::ProcessStarter;
-use crate::error::{Error, Result};
-use crate::host::host_limits::{self, HostLimits};
-use crate::host::images_folder;
-use crate::host_clocks;
 use crate::launch::launch_plan::{LaunchPlan, Program};
 use crate::launch::local_messages::LocalToMpirun;
 use rejoin_channel_table::{ImageId, Rank};
+use rejoin_managers_host::error::{Error, Result};
+use rejoin_managers_host::host_clocks;
+use rejoin_managers_host::host_limits::{self, HostLimits};
+use rejoin_managers_host::images_folder;
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::local::{Local, LocalInput};
 

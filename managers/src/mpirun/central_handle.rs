@@ -6,18 +6,18 @@ use super::rank_counters::RankCounters;
 use super::remote_central::{CentralSetup, Gone, RemoteCentral};
 use crate::central::central_messages::{CentralToMpirun, StatusRequest};
 use crate::central::core_driver::ORDERS_LIMIT;
-use crate::error::Result;
-use crate::net::reactor::Reactor;
-use crate::report::query::JobStatus;
-use crate::report::status_summary::StatusSummary;
-use crate::report::verbose_log::VerboseLog;
 use rejoin_channel_table::Epoch;
+use rejoin_managers_host::error::Result;
+use rejoin_managers_net::reactor::Reactor;
 use rejoin_managers_protocol::central::{
     CentralEffect, CentralInput, Event, HostIndex, JobView, Relaunch, StoredState,
 };
 use rejoin_managers_protocol::levels::CommittedEpochs;
 use rejoin_managers_protocol::region_commits::RegionEpochs;
 use rejoin_managers_protocol::verdict::Verdict;
+use rejoin_managers_report::query::JobStatus;
+use rejoin_managers_report::status_summary::StatusSummary;
+use rejoin_managers_report::verbose_log::VerboseLog;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,6 @@
 //! Notice of central for the user, for clients and for the event log. After a resumption central
 //! tells some of them again: each is reported once.
 
-use crate::report::status_summary::StatusSummary;
 use rejoin_channel_table::{Epoch, Generation, Incarnation, MoveNumber, Rank};
 use rejoin_managers_protocol::central::{
     AddedHost, Event, HostCondition, HostIndex, RankPlacement,
@@ -9,6 +8,7 @@ use rejoin_managers_protocol::central::{
 use rejoin_managers_protocol::levels::{CommittedEpochs, Level};
 use rejoin_managers_protocol::region_commits::RegionEpochs;
 use rejoin_managers_protocol::verdict::Verdict;
+use rejoin_managers_report::status_summary::StatusSummary;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 

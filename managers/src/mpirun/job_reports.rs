@@ -3,16 +3,16 @@
 use super::Launcher;
 use super::central_notices::Notice;
 use crate::central::central_messages::StatusRequest;
-use crate::error::Result;
 use crate::launch::local_messages::LocalToMpirun;
-use crate::report::query::Answer;
-use crate::report::query_server::ClientRequest;
-use crate::report::user_log;
-use crate::stdio::commit_order::Settled;
-use crate::terminal_line;
+use rejoin_managers_host::error::Result;
 use rejoin_managers_protocol::central::{CentralInput, Event, HostIndex};
 use rejoin_managers_protocol::levels::Level;
 use rejoin_managers_protocol::verdict::Verdict;
+use rejoin_managers_report::query::Answer;
+use rejoin_managers_report::query_server::ClientRequest;
+use rejoin_managers_report::user_log;
+use rejoin_managers_stdio::commit_order::Settled;
+use rejoin_managers_stdio::terminal_line;
 use serde_bytes::ByteBuf;
 use std::io::Write;
 

@@ -5,9 +5,9 @@
 
 use super::Launcher;
 use crate::launch::shown_output;
-use crate::report::user_log;
 use rejoin_channel_table::Epoch;
 use rejoin_managers_protocol::central::{CentralInput, StopSignal};
+use rejoin_managers_report::user_log;
 
 impl Launcher {
     /// Asks for the stop if its time has come.

@@ -2,22 +2,22 @@
 //! rank that gets it.
 
 use super::local_managers::LocalManagers;
-use crate::error::{Context, Result};
 use crate::launch::local_messages::MpirunToLocal;
 use crate::launch::shown_output::ShownStream;
-use crate::net::reactor::{Interest, Reactor, Token};
-use crate::stdio::arrivals::Arrivals;
-use crate::stdio::commit_order::{CommitOrder, Settled};
-use crate::stdio::output_commit::{OutputCommit, OutputMark, OutputPiece};
-use crate::stdio::replay_filter::ReplayFilter;
-use crate::stdio::sink::{self, Sink, SinkLost};
-use crate::stdio::source::{Consumed, InputSource};
-use crate::stdio::stored_states::StoredOutput;
-use crate::stdio::{Begun, Stream};
 use rejoin_channel_table::{Epoch, ImageId, MoveNumber, Rank};
+use rejoin_managers_host::error::{Context, Result};
+use rejoin_managers_net::reactor::{Interest, Reactor, Token};
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::levels::CommittedEpochs;
 use rejoin_managers_protocol::region_commits::RegionEpochs;
+use rejoin_managers_stdio::arrivals::Arrivals;
+use rejoin_managers_stdio::commit_order::{CommitOrder, Settled};
+use rejoin_managers_stdio::output_commit::{OutputCommit, OutputMark, OutputPiece};
+use rejoin_managers_stdio::replay_filter::ReplayFilter;
+use rejoin_managers_stdio::sink::{self, Sink, SinkLost};
+use rejoin_managers_stdio::source::{Consumed, InputSource};
+use rejoin_managers_stdio::stored_states::StoredOutput;
+use rejoin_managers_stdio::{Begun, Stream};
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;

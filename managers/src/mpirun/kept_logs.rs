@@ -3,15 +3,15 @@
 //! host on which a rank comes back. Determinants of a named job are also in a file.
 
 use super::launch_order::Launch;
-use crate::error::{Error, Result, system_text};
 use crate::launch::determinants_file::{DeterminantCopies, DeterminantsFile};
 use crate::launch::local_messages::{MOST_RECEIVED_WORDS, MOST_RECORDS, MpirunToLocal};
 use crate::launch::named_job::NamedJob;
-use crate::report::user_log;
 use rejoin_channel_table::{Incarnation, Rank};
 use rejoin_logging::determinants::{CopiedLog, LogPart, StableMark, StableMarks};
 use rejoin_logging::receive_log::{CopiedReceives, ReceivedPart};
+use rejoin_managers_host::error::{Error, Result, system_text};
 use rejoin_managers_protocol::central::HostIndex;
+use rejoin_managers_report::user_log;
 use std::collections::BTreeMap;
 
 /// The copies, and the file.

@@ -3,16 +3,16 @@
 use super::Launcher;
 use super::launch_order::Launch;
 use super::state_folder;
-use crate::error::{Result, system_text};
 use crate::launch::linked_mpi::linked_mpi;
-use crate::report::user_log;
 use crate::saved_images;
-use crate::stdio::sink::SinkLost;
 use rejoin_channel_table::{Epoch, Generation};
+use rejoin_managers_host::error::{Result, system_text};
 use rejoin_managers_protocol::central::{CentralInput, HostIndex, StoredState};
 use rejoin_managers_protocol::manager_messages::Cause;
 use rejoin_managers_protocol::region_commits::RegionEpochs;
 use rejoin_managers_protocol::verdict::Verdict;
+use rejoin_managers_report::user_log;
+use rejoin_managers_stdio::sink::SinkLost;
 use std::cmp::Reverse;
 use std::time::Duration;
 

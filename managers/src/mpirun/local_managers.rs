@@ -2,30 +2,30 @@
 //! links to them carry streams and messages for the user. Central has links of its own.
 //!
 //! mpirun starts the local manager of this host at the other end of a socket pair. A launch agent
-//! starts those of other hosts, which connect back ([`crate::net`]). This module decides from the
-//! connections when such a manager is lost. Central decides it after silence.
+//! starts those of other hosts, which connect back ([`rejoin_managers_net`]). This module decides
+//! from the connections when such a manager is lost. Central decides it after silence.
 
 use super::watchdog::{Activity, Duty, Watchdog};
 use crate::LOCAL_MANAGER;
-use crate::error::Result;
-use crate::host::{descendants, host_limits};
 use crate::launch::child_manager::start_manager;
 use crate::launch::launch_agent::LaunchAgent;
 use crate::launch::launch_plan::{CentralPlace, LaunchPlan};
 use crate::launch::local_messages::{LocalToMpirun, MpirunToLocal};
 use crate::launch::machines::Machines;
 use crate::launch::tree::{JobTree, TreePlace};
-use crate::net::address::{ManagerAddress, ManagerReach};
-use crate::net::auth::Whose;
-use crate::net::invite::Invitation;
-use crate::net::local_link::{Filled, LocalLink};
-use crate::net::manager_link::ManagerLink;
-use crate::net::manager_listener::{Listener, ProvedManager};
-use crate::net::reactor::{Interest, Reactor, Token};
-use crate::net::session_link::SessionLink;
-use crate::report::user_log;
 use rejoin_channel_table::JobKey;
+use rejoin_managers_host::error::Result;
+use rejoin_managers_host::{descendants, host_limits};
+use rejoin_managers_net::address::{ManagerAddress, ManagerReach};
+use rejoin_managers_net::auth::Whose;
+use rejoin_managers_net::invite::Invitation;
+use rejoin_managers_net::local_link::{Filled, LocalLink};
+use rejoin_managers_net::manager_link::ManagerLink;
+use rejoin_managers_net::manager_listener::{Listener, ProvedManager};
+use rejoin_managers_net::reactor::{Interest, Reactor, Token};
+use rejoin_managers_net::session_link::SessionLink;
 use rejoin_managers_protocol::central::HostIndex;
+use rejoin_managers_report::user_log;
 use rejoin_wire::codec::MANAGER_LIMIT;
 use std::time::{Duration, Instant};
 

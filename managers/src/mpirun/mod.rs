@@ -2,7 +2,7 @@
 //!
 //! [`central_handle`] has central, and [`local_managers`] mpirun's own links to the local managers.
 //! [`job_streams`] has the ranks' output and mpirun's standard input.
-//! [`crate::report::query_server`] answers clients. This module has the loop around them;
+//! [`rejoin_managers_report::query_server`] answers clients. This module has the loop around them;
 //! [`launch_setup`] begins a launch, [`job_reports`] passes messages on, and [`launch_end`] ends
 //! it.
 
@@ -25,15 +25,7 @@ mod state_folder;
 mod stop_plan;
 mod watchdog;
 
-use crate::error::Result;
-use crate::host::descendants;
-use crate::host::signal_reader::Signals;
 use crate::launch::named_job::NamedJob;
-use crate::net::local_link::Filled;
-use crate::net::reactor::Reactor;
-use crate::report::progress_line::ProgressLine;
-use crate::report::query_server::QueryServer;
-use crate::report::user_log::{self, UserLog};
 use central_handle::CentralHandle;
 pub use job_streams::Show;
 use job_streams::Streams;
@@ -43,10 +35,18 @@ use local_managers::{LocalManagers, LostManager};
 use nix::sys::signal::{Signal, raise};
 use observers::Observers;
 use rejoin_channel_table::Epoch;
+use rejoin_managers_host::descendants;
+use rejoin_managers_host::error::Result;
+use rejoin_managers_host::signal_reader::Signals;
+use rejoin_managers_net::local_link::Filled;
+use rejoin_managers_net::reactor::Reactor;
 use rejoin_managers_protocol::central::{CentralInput, HostIndex};
 use rejoin_managers_protocol::region_commits::RegionEpochs;
 use rejoin_managers_protocol::signal_numbers;
 use rejoin_managers_protocol::verdict::Verdict;
+use rejoin_managers_report::progress_line::ProgressLine;
+use rejoin_managers_report::query_server::QueryServer;
+use rejoin_managers_report::user_log::{self, UserLog};
 use state_folder::{SharedImages, StateFolder};
 use std::time::{Duration, Instant};
 pub use stop_plan::{StopPlan, StopTime};

@@ -1,15 +1,15 @@
 //! What outlives a launch of the job for those who watch it: the events, and the metrics.
 
 use super::launch_order::Launch;
-use crate::error::Result;
-use crate::host::run_dir;
-use crate::host_clocks::now;
-use crate::net::reactor::Reactor;
-use crate::report::event_log::EventLog;
-use crate::report::job_metrics::JobMetrics;
-use crate::report::metrics_server::MetricsServer;
-use crate::report::user_log;
+use rejoin_managers_host::error::Result;
+use rejoin_managers_host::host_clocks::now;
+use rejoin_managers_host::run_dir;
+use rejoin_managers_net::reactor::Reactor;
 use rejoin_managers_protocol::central::{Event, HostView, JobView, LogView};
+use rejoin_managers_report::event_log::EventLog;
+use rejoin_managers_report::job_metrics::JobMetrics;
+use rejoin_managers_report::metrics_server::MetricsServer;
+use rejoin_managers_report::user_log;
 use std::time::{Duration, Instant};
 
 /// Time between two events about the logs of messages.

@@ -2,14 +2,14 @@
 
 use super::Launcher;
 use super::central_notices::Placing;
-use crate::error::Result;
-use crate::host::host_limits;
 use crate::launch::machines::Machine;
-use crate::report::query::{Answer, MoveOrder, NamedHost, NamedMovers};
 use rejoin_channel_table::Rank;
+use rejoin_managers_host::error::Result;
+use rejoin_managers_host::host_limits;
 use rejoin_managers_protocol::central::{
     AddedHost, CentralInput, HostIndex, HostsRequest, MoveRequest, Movers, RankPlacement,
 };
+use rejoin_managers_report::query::{Answer, MoveOrder, NamedHost, NamedMovers};
 use std::collections::BTreeSet;
 
 impl Launcher {

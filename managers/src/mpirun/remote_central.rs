@@ -8,13 +8,13 @@ use super::watchdog::{Activity, Duty, Watchdog};
 use crate::CENTRAL_MANAGER;
 use crate::central::central_messages::{Begin, CentralToMpirun, MpirunToCentral, StatusRequest};
 use crate::central::host_links::LinkPlan;
-use crate::error::{Context, Result};
-use crate::host::descendants;
 use crate::launch::child_manager::start_manager;
-use crate::net::local_link::{Filled, LocalLink};
-use crate::net::manager_listener::ListeningSockets;
-use crate::net::reactor::{Interest, Reactor, Token};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rejoin_managers_host::descendants;
+use rejoin_managers_host::error::{Context, Result};
+use rejoin_managers_net::local_link::{Filled, LocalLink};
+use rejoin_managers_net::manager_listener::ListeningSockets;
+use rejoin_managers_net::reactor::{Interest, Reactor, Token};
 use rejoin_managers_protocol::central::{Central, CentralInput, Course, Job, JobView};
 use rejoin_managers_protocol::manager_messages::Time;
 use rejoin_managers_protocol::policy::{History, RecoveryLimit};
@@ -345,7 +345,10 @@ impl RemoteCentral {
         if let Some(failed) = &self.unjournaled {
             return Some(format!("it {how}, after {failed}"));
         }
-        let refusal = self.history.admit(crate::host_clocks::now()).err()?;
+        let refusal = self
+            .history
+            .admit(rejoin_managers_host::host_clocks::now())
+            .err()?;
         tracing::warn!(%refusal, "no other takes over");
         Some(format!(
             "it ended more than {} times in {} s, the last one {how}",

@@ -9,19 +9,19 @@
 
 use super::job_streams::Show;
 use super::launch_order::Launch;
-use crate::error::{Error, Result};
-use crate::host::{images_folder, run_dir};
 use crate::launch::launch_plan::{CopyPlan, LaunchPlan};
 use crate::launch::machines::Machines;
-use crate::report::user_log::listed;
 use rejoin_channel_table::{Epoch, MoveNumber, Rank};
 use rejoin_ckpt::regions::{self, JobClaim};
 use rejoin_ckpt::store::{FolderClaim, ImageFolder};
+use rejoin_managers_host::error::{Error, Result};
+use rejoin_managers_host::{images_folder, run_dir};
 use rejoin_managers_protocol::central::{
     CopyGroups, FormerHosts, HostIndex, Relaunch, StoredState,
 };
 use rejoin_managers_protocol::manager_messages::MovedRank;
 use rejoin_managers_protocol::region_commits::RegionEpochs;
+use rejoin_managers_report::user_log::listed;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@
 //! others read there, and runs meanwhile, although it is shown as asleep. Such a manager gets more
 //! time.
 
-use crate::host::descendants;
+use rejoin_managers_host::descendants;
 use std::time::{Duration, Instant};
 
 /// A manager that has sent nothing for so long is asked for an answer.

@@ -11,7 +11,7 @@ use rejoin_wire::recording::{
     OUTCOME_VARIABLE, RECORDING_VARIABLE, RankStart, RecordingEntry, RecordingReader, file_name,
 };
 
-use crate::error::system_text;
+use rejoin_managers_host::error::system_text;
 
 /// Variables of the terminal, which may be another one today.
 const OF_TERMINAL: [&str; 3] = ["TERM", "DISPLAY", "XAUTHORITY"];

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::outcome_memory::last_of;
 use super::{OutcomeMemory, RecordedRank, memory_file};
-use crate::error::system_text;
+use rejoin_managers_host::error::system_text;
 use rejoin_wire::recording::ReplayOutcome;
 
 /// How often replays are looked at.

@@ -1,10 +1,10 @@
 //! Removes what a job does not need, or all of it. Never files of a job that runs.
 
 use super::saved_job::{Running, SavedCheckpoint, SavedJob, SavedKind};
-use crate::error::system_text;
 use crate::launch::{determinants_file, named_job, shown_output};
 use rejoin_ckpt::image::image_check;
 use rejoin_ckpt::regions::JobClaim;
+use rejoin_managers_host::error::system_text;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fs;

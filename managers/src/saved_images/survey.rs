@@ -1,12 +1,12 @@
 //! Looks at all that lies in a folder of images. Reads heads of files only.
 
 use super::saved_job::{SavedCheckpoint, SavedFile, SavedJob, SavedKind};
-use crate::error::system_text;
 use crate::launch::machines::quoted;
 use crate::launch::named_job::NamedJob;
 use rejoin_ckpt::image::image_check;
 use rejoin_ckpt::regions;
 use rejoin_ckpt::store::{ImageFolder, ListedImage, job_folders};
+use rejoin_managers_host::error::system_text;
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -72,7 +72,7 @@ pub fn run_with_input(arguments: &[&str], input: &[u8]) -> Done {
 /// A line with number, name and state for a process and for each one below it.
 fn states(pid: u32) -> String {
     let all = std::iter::once(pid).chain(descendants(pid));
-    let known = all.filter_map(rejoin_managers::host::descendants::stat);
+    let known = all.filter_map(rejoin_managers_host::descendants::stat);
     let line = |stat: procfs::process::Stat| {
         format!(
             "\n  {} {} {} {}",

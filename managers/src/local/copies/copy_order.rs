@@ -1,9 +1,9 @@
 //! An order to make a file of what other hosts have, and how it ends.
 
-use crate::error::system_text;
-use crate::net::auth::Whose;
 use rejoin_channel_table::JobKey;
 use rejoin_ckpt::store::ImageFolder;
+use rejoin_managers_host::error::system_text;
+use rejoin_managers_net::auth::Whose;
 use rejoin_managers_protocol::manager_messages::KeptFile;
 use std::collections::BTreeSet;
 use std::io;

@@ -1,5 +1,5 @@
 //! What two local managers say to each other when one copies files of images from the other, after
-//! both have proved themselves ([`crate::net::auth`]). Numbers are little-endian.
+//! both have proved themselves ([`rejoin_managers_net::auth`]). Numbers are little-endian.
 //!
 //! | from | what |
 //! |---|---|

@@ -4,9 +4,9 @@
 use super::copy_order::{CopyFailure, CopyMember, NeededFile, lost, refused};
 use super::copy_protocol::{self as protocol, CHUNK, CopyRequest};
 use super::copy_server::{self, prepare};
-use crate::error::system_text;
-use crate::host::random::random;
-use crate::net::auth::{self, CHALLENGE, HELLO, WELCOME, image_key};
+use rejoin_managers_host::error::system_text;
+use rejoin_managers_host::random::random;
+use rejoin_managers_net::auth::{self, CHALLENGE, HELLO, WELCOME, image_key};
 use rejoin_managers_protocol::manager_messages::KeptFile;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};

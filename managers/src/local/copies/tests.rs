@@ -7,9 +7,9 @@ use super::copy_order::{
 use super::copy_server::CopyServer;
 use super::file_source::FileSource;
 use super::*;
-use crate::net::auth::{HELLO, PROOF};
 use rejoin_channel_table::{Epoch, ImageId, JobId, JobKey};
 use rejoin_ckpt::store::FolderClaim;
+use rejoin_managers_net::auth::{HELLO, PROOF};
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt as _;

@@ -4,10 +4,10 @@
 //! in memory takes a processor for long: ranks come first.
 
 use super::rank_image::ImageFile;
-use crate::error::system_text;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use rejoin_channel_table::ImageId;
 use rejoin_ckpt::store::{PartialImage, StoredImage};
+use rejoin_managers_host::error::system_text;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -177,10 +177,10 @@ fn yield_to_others() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::reactor::{Interest, Reactor, Token};
     use rejoin_channel_table::Epoch;
     use rejoin_ckpt::ImageNumber;
     use rejoin_ckpt::store::{BaseFiles, ImageFolder};
+    use rejoin_managers_net::reactor::{Interest, Reactor, Token};
     use std::time::Duration;
 
     fn checkpoint(epoch: u32) -> ImageId {

@@ -1,7 +1,7 @@
 //! A restarter that loads images of a rank ahead of its process.
 
-use crate::host::descendants;
 use rejoin_ckpt::twin::manager::Zygote;
+use rejoin_managers_host::descendants;
 
 /// A restarter that has loaded images of a rank, or is loading one.
 pub struct ImageLoader {

@@ -1,13 +1,13 @@
 //! Process images of this host's ranks as files, and processes made from them.
 
 use super::image_note::ImageNote;
-use crate::error::system_text;
-use crate::host::run_dir;
 use crate::launch::launch_plan::LaunchPlan;
 use crate::launch::named_job;
 use rejoin_channel_table::{Epoch, Generation, ImageId, Incarnation, Rank};
 use rejoin_ckpt::image::{ImageCompression, ImageIdentity};
 use rejoin_ckpt::store::{BaseFiles, FolderClaim, ImageFolder, PartialImage, StoredImage};
+use rejoin_managers_host::error::system_text;
+use rejoin_managers_host::run_dir;
 use rejoin_managers_protocol::manager_messages::KeptFile;
 use std::io;
 use std::os::fd::OwnedFd;

@@ -2,10 +2,10 @@
 
 use super::image_loader::ImageLoader;
 use crate::local::kind;
-use crate::net::reactor::{Reactor, Token};
 use rejoin_channel_table::{ImageId, MoveNumber, Rank};
 use rejoin_ckpt::store::StoredImage;
 use rejoin_ckpt::twin::manager::ZygoteAnswer;
+use rejoin_managers_net::reactor::{Reactor, Token};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

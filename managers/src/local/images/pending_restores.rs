@@ -1,8 +1,8 @@
 //! Processes that are being made from images.
 
 use crate::local::start::DescriptorPairs;
-use crate::net::local_link::LocalLink;
 use rejoin_channel_table::{ImageId, Incarnation};
+use rejoin_managers_net::local_link::LocalLink;
 use rejoin_managers_protocol::manager_messages::ProcessInstance;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

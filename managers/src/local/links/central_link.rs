@@ -2,17 +2,17 @@
 //! at the same address. Bytes retained for its predecessor are dropped, since the new one asks for
 //! a report.
 
-use crate::error::Result;
 use crate::launch::launch_plan::CentralPlace;
 use crate::launch::local_messages::{CentralToLocal, LocalToCentral};
 use crate::local::kind;
-use crate::net::address::ManagerReach;
-use crate::net::auth::{Whose, central_key};
-use crate::net::local_link::Filled;
-use crate::net::reactor::{Reactor, Token};
-use crate::net::redial::{Called, Redial};
-use crate::net::session_link::SessionLink;
 use rejoin_channel_table::{JobId, JobKey};
+use rejoin_managers_host::error::Result;
+use rejoin_managers_net::address::ManagerReach;
+use rejoin_managers_net::auth::{Whose, central_key};
+use rejoin_managers_net::local_link::Filled;
+use rejoin_managers_net::reactor::{Reactor, Token};
+use rejoin_managers_net::redial::{Called, Redial};
+use rejoin_managers_net::session_link::SessionLink;
 use rejoin_managers_protocol::lease::Terms;
 use std::collections::BTreeSet;
 use std::time::Duration;

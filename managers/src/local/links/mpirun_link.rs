@@ -1,16 +1,16 @@
 //! The link to mpirun: from this host, a socket pair that mpirun made; from another, one that this
 //! manager calls for.
 
-use crate::error::{Context, Result};
 use crate::launch::local_messages::{LocalToMpirun, MpirunToLocal};
 use crate::local::kind;
-use crate::net::invite::Invitation;
-use crate::net::local_link::{Filled, LocalLink};
-use crate::net::manager_link::ManagerLink;
-use crate::net::reactor::{Interest, Reactor, Token};
-use crate::net::redial::{Called, Redial};
-use crate::net::session_link::SessionLink;
 use rejoin_channel_table::JobKey;
+use rejoin_managers_host::error::{Context, Result};
+use rejoin_managers_net::invite::Invitation;
+use rejoin_managers_net::local_link::{Filled, LocalLink};
+use rejoin_managers_net::manager_link::ManagerLink;
+use rejoin_managers_net::reactor::{Interest, Reactor, Token};
+use rejoin_managers_net::redial::{Called, Redial};
+use rejoin_managers_net::session_link::SessionLink;
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_wire::codec::MANAGER_LIMIT;
 use serde_bytes::ByteBuf;

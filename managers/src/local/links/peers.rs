@@ -4,22 +4,22 @@
 //! A link that breaks is not resumed. The core waits for an answer, and without one it tries
 //! another way.
 
-use crate::error::Result;
-use crate::host::host_limits;
-use crate::host_clocks;
 use crate::launch::launch_plan::LaunchPlan;
 use crate::launch::local_messages::PeerMessage;
 use crate::launch::tree::{TreeOrder, TreePlace, goes_down};
 use crate::local::kind;
-use crate::net::address::{ListenAt, ManagerReach};
-use crate::net::auth::{Whose, peer_key};
-use crate::net::dial::{Dialed, ManagerDialer};
-use crate::net::local_link::Filled;
-use crate::net::manager_listener::{Listener, ProvedManager};
-use crate::net::reactor::{Reactor, Token};
-use crate::net::session_link::SessionLink;
 use peer_probes::Probing;
 use rejoin_channel_table::{JobId, JobKey};
+use rejoin_managers_host::error::Result;
+use rejoin_managers_host::host_clocks;
+use rejoin_managers_host::host_limits;
+use rejoin_managers_net::address::{ListenAt, ManagerReach};
+use rejoin_managers_net::auth::{Whose, peer_key};
+use rejoin_managers_net::dial::{Dialed, ManagerDialer};
+use rejoin_managers_net::local_link::Filled;
+use rejoin_managers_net::manager_listener::{Listener, ProvedManager};
+use rejoin_managers_net::reactor::{Reactor, Token};
+use rejoin_managers_net::session_link::SessionLink;
 use rejoin_managers_protocol::broadcast::{BroadcastEffect, BroadcastMessage, Member};
 use rejoin_managers_protocol::detector::ProbeFailure;
 use rejoin_managers_protocol::lookup;

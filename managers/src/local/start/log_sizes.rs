@@ -1,10 +1,10 @@
 //! How large the logs of this host's ranks are, and their memory and files of these sizes.
 
-use crate::error::{Context, Error, Result};
-use crate::report::user_log;
 use rejoin_ckpt::anonymous;
 use rejoin_ckpt::log_spill::SpillFile;
 use rejoin_ckpt::rank_log_memory::{DETERMINANT_BYTES, RankLogMemory};
+use rejoin_managers_host::error::{Context, Error, Result};
+use rejoin_managers_report::user_log;
 use rejoin_wire::{LogSpill, MessageLog, RecoveryMode};
 use std::path::Path;
 

@@ -1,8 +1,8 @@
 //! From a program of the plan to the executed file, or the reason why it can't be executed.
 
-use crate::error::system_text;
 use crate::launch::launch_plan::Program;
 use crate::launch::spawn::{ProgramImage, SpawnFailure, SpawnStep, resolve};
+use rejoin_managers_host::error::system_text;
 use rejoin_wire::MANAGER_FD;
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};

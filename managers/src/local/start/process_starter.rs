@@ -2,17 +2,11 @@
 
 use super::prepare::Prepared;
 use super::rank_logs::RankLogs;
-use crate::error::{Context, Result, system_text};
-use crate::host::set_nonblocking;
-use crate::host::topology::{parallelism, places::Places};
 use crate::launch::launch_plan::{LaunchPlan, Program};
 use crate::launch::spawn::{
     Child, FAILURE_LENGTH, SpawnFailure, SpawnOrder, manager_number, spawn,
 };
 use crate::local::kind;
-use crate::net::local_link::LocalLink;
-use crate::net::reactor::{Interest, Reactor, Token};
-use crate::stdio::Begun;
 use nix::fcntl::OFlag;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt::PassCred,
@@ -21,7 +15,13 @@ use nix::unistd::pipe2;
 use rejoin_channel_table::{Epoch, Identity, Incarnation, Rank};
 use rejoin_ckpt::host_barrier::BarrierMemory;
 use rejoin_ckpt::watch::{Page, Watcher};
+use rejoin_managers_host::error::{Context, Result, system_text};
+use rejoin_managers_host::set_nonblocking;
+use rejoin_managers_host::topology::{parallelism, places::Places};
+use rejoin_managers_net::local_link::LocalLink;
+use rejoin_managers_net::reactor::{Interest, Reactor, Token};
 use rejoin_managers_protocol::manager_messages::ProcessInstance;
+use rejoin_managers_stdio::Begun;
 use rejoin_wire::codec::{MANAGER_LIMIT, RANK_LIMIT};
 use rejoin_wire::{BarrierPlace, FromManager, MANAGER_FD, VERSION, Welcome};
 use serde_bytes::ByteBuf;

@@ -2,7 +2,6 @@
 //! received messages.
 
 use super::log_sizes::LogSizes;
-use crate::error::{Context, Error, Result};
 use crate::launch::launch_plan::LaunchPlan;
 use crate::launch::local_messages::MOST_RECEIVED_WORDS;
 use rejoin_channel_table::{ImageId, Incarnation, Rank};
@@ -11,6 +10,7 @@ use rejoin_ckpt::log_spill::SpillFile;
 use rejoin_ckpt::rank_log_memory::{DETERMINANT_BYTES, MappedWords, RankLogMemory};
 use rejoin_logging::determinants::{CopiedLog, LogMemory, LogPart, LogUsage};
 use rejoin_logging::receive_log::ReceivedPart;
+use rejoin_managers_host::error::{Context, Error, Result};
 use rejoin_managers_protocol::manager_messages::ProcessInstance;
 use rejoin_wire::LogSpill;
 use std::collections::BTreeMap;

@@ -1,11 +1,11 @@
 //! Standard input on this host, while the rank that reads it is here.
 
 use super::rank_input::RankInput;
-use crate::error::Result;
 use crate::local::links::MpirunLink;
 use crate::local::start::ProcessStarter;
-use crate::net::reactor::Reactor;
 use rejoin_channel_table::{Epoch, ImageId, Rank};
+use rejoin_managers_host::error::Result;
+use rejoin_managers_net::reactor::Reactor;
 use rejoin_wire::Unread;
 use std::os::fd::OwnedFd;
 

@@ -1,18 +1,18 @@
 //! Standard input for the one rank that gets it, and again for the process that comes back in its
 //! place.
 
-use crate::error::{Context, Error, Result};
-use crate::host::set_nonblocking;
-use crate::host_clocks::monotonic;
 use crate::launch::local_messages::LocalToMpirun;
 use crate::local::kind;
 use crate::local::links::MpirunLink;
-use crate::net::reactor::{Interest, Reactor, Token};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::pipe2;
 use rejoin_channel_table::{Epoch, ImageId, Rank};
+use rejoin_managers_host::error::{Context, Error, Result};
+use rejoin_managers_host::host_clocks::monotonic;
+use rejoin_managers_host::set_nonblocking;
+use rejoin_managers_net::reactor::{Interest, Reactor, Token};
 use rejoin_wire::Unread;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
@@ -404,7 +404,7 @@ fn is_broken(pipe: &OwnedFd) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::local_link::LocalLink;
+    use rejoin_managers_net::local_link::LocalLink;
     use rejoin_wire::codec::MANAGER_LIMIT;
     use std::io::Read;
     use std::os::unix::net::UnixStream;

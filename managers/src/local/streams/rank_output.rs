@@ -1,15 +1,15 @@
 //! The ranks' standard output and error: read as pipes, passed on in whole lines, within a window.
 
-use crate::error::Result;
-use crate::host::set_nonblocking;
 use crate::launch::local_messages::LocalToMpirun;
 use crate::local::kind;
 use crate::local::links::MpirunLink;
-use crate::net::reactor::{Interest, Reactor};
-use crate::stdio::lines::Lines;
-use crate::stdio::{OUTPUT_WINDOW, Stream};
 use nix::errno::Errno;
 use rejoin_channel_table::{Incarnation, Rank};
+use rejoin_managers_host::error::Result;
+use rejoin_managers_host::set_nonblocking;
+use rejoin_managers_net::reactor::{Interest, Reactor};
+use rejoin_managers_stdio::lines::Lines;
+use rejoin_managers_stdio::{OUTPUT_WINDOW, Stream};
 use serde_bytes::ByteBuf;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
 //! The process of the rank has no handler for the signal, so it never takes a request.
 
 use super::*;
-use crate::host::descendants;
 use rejoin_channel_table::Epoch;
+use rejoin_managers_host::descendants;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command};
 

@@ -2,9 +2,9 @@
 //! listen when it probes them for the first time.
 
 use super::Peers;
-use crate::error::Result;
 use crate::launch::local_messages::PeerMessage;
-use crate::net::reactor::Reactor;
+use rejoin_managers_host::error::Result;
+use rejoin_managers_net::reactor::Reactor;
 use rejoin_managers_protocol::detector::{ProbeFailure, ProbeMessage};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

@@ -1,10 +1,10 @@
 //! Several local managers' peers in one process, over loopback.
 
 use super::*;
-use crate::host::topology::places::Binding;
-use crate::net::auth::{self, CHALLENGE, HELLO};
 use rejoin_channel_table::{BusinessCard, Generation, Incarnation, Rank};
 use rejoin_ckpt::image::ImageCompression;
+use rejoin_managers_host::topology::places::Binding;
+use rejoin_managers_net::auth::{self, CHALLENGE, HELLO};
 use rejoin_managers_protocol::broadcast::Stamp;
 use rejoin_managers_protocol::manager_messages::ProcessInstance;
 use rejoin_wire::RankOptions;

@@ -1,10 +1,10 @@
 //! Pipes of ranks and a link to mpirun in one process.
 
 use super::*;
-use crate::net::local_link::{Filled, LocalLink};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::pipe2;
+use rejoin_managers_net::local_link::{Filled, LocalLink};
 use rejoin_wire::codec::MANAGER_LIMIT;
 use std::fs::File;
 use std::io::Write;
