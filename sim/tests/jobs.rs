@@ -201,7 +201,7 @@ fn jobs_that_lose_hosts_continue_on_others_when_nothing_acts_there() {
     println!("{count} seeds, {well} successes, {all:?}");
     if std::env::var("REJOIN_JOB_SEEDS").is_err() {
         assert!(well * 10 > count * 6, "{well} of {count} seeds succeed");
-        let enough = all.relaunches > 80 && all.centrals > 100 && all.continued > 40;
+        let enough = all.region_starts > 80 && all.centrals > 100;
         assert!(all.moves > 70 && all.displaced > 2, "{all:?}");
         assert!(all.silent > 5 && all.dropped > 5, "{all:?}");
         assert!(all.locals > 100 && all.signals > 5, "{all:?}");

@@ -27,7 +27,7 @@ fn is_replaced(done: &Finished) {
         "{}",
         done.text()
     );
-    assert!(!said.contains("is launched again"), "{}", done.text());
+    assert!(!said.contains("all ranks start again"), "{}", done.text());
 }
 
 /// Waits until the job runs again for this time, after it has lost so many hosts.

@@ -48,7 +48,7 @@ fn ends_well(job: Job) {
     assert!(done.stdout().contains(&says), "{}", done.text());
     assert!(done.counted("lookups") > ranks, "{}", done.text());
     let said = done.stderr();
-    assert!(!said.contains("is launched again"), "{}", done.text());
+    assert!(!said.contains("all ranks start again"), "{}", done.text());
 }
 
 /// A host is lost. Its ranks continue on the spare one.

@@ -26,7 +26,7 @@ fn the_former_host_is_lost_with_ranks_and_the_moved_rank_stands() {
     senders().former_host_is_lost();
 }
 
-/// Nothing of the rank's images is left in memory, so all ranks are launched again from the files.
+/// Nothing of the rank's images is left in memory, so it comes back from the file.
 #[test]
 fn a_former_host_without_ranks_is_lost_and_then_the_moved_rank() {
     let mut hosts = hosts!(3);

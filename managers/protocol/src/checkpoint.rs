@@ -590,8 +590,13 @@ impl Coordinator {
     /// checkpoints are void. Returns the highest number that is abandoned.
     pub fn rolled_back(&mut self, to: Option<Epoch>) -> Option<Epoch> {
         let newest = self.committed();
-        if let Some(to) = to {
-            self.committed.roll_back(to);
+        match to {
+            Some(to) => self.committed.roll_back(to),
+            None => {
+                // Nothing is left of the present processes.
+                self.committed.resume(LastCommits::default());
+                self.outliving = None;
+            }
         }
         let abandoned = newest.filter(|newest| Some(*newest) > to);
         let request = self.pending.take();

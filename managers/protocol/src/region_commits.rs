@@ -2,9 +2,10 @@
 //!
 //! They share the numbers of all checkpoints: central gives a number to each, and journals the
 //! commit once every rank has stored its memory under it. So central compares them with process
-//! images, and continues the job from the newer one. A rollback never uses registered memory; the
-//! next launch does, if it has no images. The program stores its memory in one call of all ranks,
-//! so a rank that is rolled back into the call reports again.
+//! images. A rollback never uses registered memory. A job that has lost a host, and has no images
+//! that outlive it, starts anew with registered memory, which is its start from then on. The
+//! program stores its memory in one call of all ranks, so a rank that is rolled back into the call
+//! reports again.
 
 use rejoin_channel_table::{Epoch, Rank};
 use serde::{Deserialize, Serialize};
@@ -57,6 +58,10 @@ pub(crate) enum RegionProgress {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct RegionCommits {
     committed: RegionEpochs,
+    /// With which a rank starts, if central knows that.
+    start: Option<Epoch>,
+    /// The highest number of a checkpoint before ranks first started so.
+    since: Epoch,
     /// The highest number that was reported, and the ranks that have reported it.
     pending: Option<(Epoch, BTreeSet<Rank>)>,
 }
@@ -65,6 +70,21 @@ impl RegionCommits {
     /// The commits that count.
     pub fn epochs(&self) -> RegionEpochs {
         self.committed
+    }
+
+    /// The checkpoint with which a rank starts. `None`: as the launch began.
+    pub fn start(&self) -> Option<Epoch> {
+        self.start
+    }
+
+    /// Images of checkpoints up to this number are of before that, and void.
+    pub fn since(&self) -> Epoch {
+        self.since
+    }
+
+    /// Ranks that start from now on do so with this checkpoint. Images up to `since` are void.
+    pub fn start_from(&mut self, start: Option<Epoch>, since: Epoch) {
+        (self.start, self.since) = (start, since);
     }
 
     /// Takes over the commits of an earlier central manager.
@@ -106,6 +126,7 @@ impl RegionCommits {
     /// the job may do something else there. Returns whether that was any commit.
     pub fn roll_back(&mut self, to: Option<Epoch>) -> bool {
         let before = self.committed;
+        let to = to.or(self.start);
         self.pending = None;
         let counts = |epoch: &Epoch| to.is_some_and(|to| *epoch <= to);
         let mut left = self.committed.newest_first().filter(counts);
@@ -171,6 +192,9 @@ mod tests {
         assert_eq!(commits.epochs(), both(Some(4), Some(2)));
         commits.roll_back(Some(Epoch(3)));
         assert_eq!(commits.epochs(), both(Some(2), None));
+        commits.start_from(Some(Epoch(2)), Epoch(6));
+        assert!(!commits.roll_back(None), "the job starts with that one");
+        commits.start_from(None, Epoch(0));
         commits.roll_back(None);
         assert_eq!(commits.epochs(), RegionEpochs::default());
     }

@@ -9,7 +9,7 @@ use central_steps::{
 use rejoin_channel_table::{BusinessCard, Epoch, Generation, ImageId, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
     Central, CentralEffect, CentralInput, END_BOUND, Event, Failover, Job, Leases, Record,
-    Recovery, Relaunch, StoredState,
+    Recovery, StoredState,
 };
 use rejoin_managers_protocol::checkpoint::{CopyInterval, Interval, REQUEST_LIMIT};
 use rejoin_managers_protocol::lease::Terms;
@@ -488,19 +488,42 @@ fn after_a_lost_host(central: &mut Central) -> Vec<CentralEffect> {
         central,
         at(100),
         CentralInput::HostGone(1, "it is silent".into()),
-    );
-    step(central, at(200), said(ToCentral::Host(HostMessage::Done)))
+    )
 }
 
-/// The effects when the first host is done, as the last one.
-fn asked_when_done() -> [CentralEffect; 3] {
-    [
-        CentralEffect::Persist(Record::HostDone(0)),
-        CentralEffect::Send(0, ToLocal::Leave { keeps_files: true }),
-        CentralEffect::RequestStored {
-            regions: RegionEpochs::default(),
-        },
-    ]
+/// The question from which state the job can continue.
+fn asks(effects: &[CentralEffect]) -> bool {
+    let is = |effect: &CentralEffect| matches!(effect, CentralEffect::RequestStored { .. });
+    effects.iter().any(is)
+}
+
+fn has_regions() -> CentralInput {
+    CentralInput::Stored(vec![StoredState::Regions(Epoch(7))])
+}
+
+/// The ranks that are ordered to start anew, and the registered memory with which they do.
+fn starts(effects: &[CentralEffect]) -> Vec<(Option<Epoch>, Vec<Rank>)> {
+    let order = |effect: &CentralEffect| match effect {
+        CentralEffect::Send(
+            0,
+            ToLocal::Restore {
+                from: None,
+                regions,
+                ranks,
+                ..
+            },
+        ) => Some((*regions, ranks.iter().map(|(rank, _)| *rank).collect())),
+        _ => None,
+    };
+    effects.iter().filter_map(order).collect()
+}
+
+fn records(effects: &[CentralEffect]) -> Vec<Record> {
+    let record = |effect: &CentralEffect| match effect {
+        CentralEffect::Persist(record) => Some(record.clone()),
+        _ => None,
+    };
+    effects.iter().filter_map(record).collect()
 }
 
 fn job_with_failover() -> Job {
@@ -518,36 +541,34 @@ fn job_with_failover() -> Job {
     }
 }
 
-/// The relaunch of a job of two ranks without its second host.
-fn relaunch(generation: u32) -> Relaunch {
-    Relaunch {
-        generation: Generation(generation),
-        lost: 1,
-        drained: Vec::new(),
-        placement: vec![0, 0],
-        state: StoredState::Regions(Epoch(7)),
-        requested: Epoch(0),
-    }
-}
-
 #[test]
-fn a_job_that_has_lost_a_host_is_launched_again_when_its_last_lease_is_over() {
+fn ranks_start_with_registered_memory_when_the_last_lease_of_a_lost_host_is_over() {
     let mut central = Central::new(job_with_failover());
-    assert_eq!(after_a_lost_host(&mut central), asked_when_done());
-    let effects = step(
-        &mut central,
-        at(300),
-        CentralInput::Stored(vec![StoredState::Regions(Epoch(7))]),
-    );
-    let decided = CentralEffect::Persist(Record::Relaunching(relaunch(1)));
-    assert_eq!(effects, [decided]);
+    assert!(asks(&after_a_lost_host(&mut central)));
+    let effects = step(&mut central, at(300), has_regions());
+    let is_stored = |record: &Record| matches!(record, Record::Return(back) if back.regions == Some(Epoch(7)) && back.from.is_none());
+    assert!(records(&effects).iter().any(is_stored), "{effects:?}");
+    let told = |effect: &CentralEffect| matches!(effect, CentralEffect::Event(Event::HostReplaced { regions, .. }) if *regions == Some(Epoch(7)));
+    assert!(effects.iter().any(told), "{effects:?}");
+    assert_eq!(starts(&effects), []);
     // A lease of 1000 ms, the possible difference of clocks, and the time to stop; from its last
     // grant.
-    assert_eq!(central.deadline(), Some(at(1210)));
-    assert_eq!(step(&mut central, at(1209), CentralInput::Tick), []);
+    let effects = step(&mut central, at(1209), CentralInput::Tick);
+    assert_eq!(starts(&effects), []);
     let effects = step(&mut central, at(1210), CentralInput::Tick);
-    assert_eq!(effects, [CentralEffect::Relaunch(relaunch(1))]);
-    assert_eq!(central.deadline(), None);
+    let both = vec![Rank(0), Rank(1)];
+    assert_eq!(starts(&effects), [(Some(Epoch(7)), both.clone())]);
+    // There is no other start from now on.
+    let failed = ToCentral::Process(ProcessMessage::Failed {
+        instance: instance(0, 1),
+        pid: 10,
+        cause: Cause::Ended {
+            end: End::Signaled(9),
+            stage: Stage::Spawned,
+        },
+    });
+    let effects = step(&mut central, at(1300), said(failed));
+    assert_eq!(starts(&effects), [(Some(Epoch(7)), both)]);
 }
 
 #[test]
@@ -559,113 +580,70 @@ fn a_host_whose_manager_has_ended_is_not_waited_for() {
         at(0),
         CentralInput::Local(1, ToCentral::Host(HostMessage::Renew { number: 0 })),
     );
-    step(&mut central, at(100), CentralInput::HostLost(1));
-    step(
+    assert!(asks(&step(
         &mut central,
-        at(200),
-        said(ToCentral::Host(HostMessage::Done)),
-    );
-    let effects = step(
-        &mut central,
-        at(300),
-        CentralInput::Stored(vec![StoredState::Regions(Epoch(7))]),
-    );
-    assert_eq!(effects[1..], [CentralEffect::Relaunch(relaunch(1))]);
+        at(100),
+        CentralInput::HostLost(1)
+    )));
+    let effects = step(&mut central, at(300), has_regions());
+    assert_eq!(starts(&effects).len(), 1, "{effects:?}");
 }
 
 #[test]
-fn what_ends_a_job_that_waits_to_be_launched_again() {
-    let over = |verdict| vec![CentralEffect::Over(verdict)];
-    let ends = |input: CentralInput, now| {
+fn what_ends_a_job_that_has_lost_a_host() {
+    let ended = |inputs: Vec<(u64, CentralInput)>| {
         let mut central = Central::new(Job {
             limit: Some(900),
             ..job_with_failover()
         });
         after_a_lost_host(&mut central);
-        step(
-            &mut central,
-            at(300),
-            CentralInput::Stored(vec![StoredState::Regions(Epoch(7))]),
-        );
-        step(&mut central, at(now), input)
+        for (now, input) in inputs {
+            step(&mut central, at(now), input);
+        }
+        central.verdict().cloned()
     };
-    let interrupted = Verdict::Interrupted { signal: 15 };
-    assert_eq!(
-        ends(CentralInput::Signal(15), 400),
-        over(interrupted.clone())
-    );
-    assert_eq!(
-        ends(CentralInput::OutputLost(None), 400),
-        over(Verdict::Unread)
-    );
-    assert_eq!(
-        ends(CentralInput::Tick, 900),
-        over(Verdict::TimedOut { limit: 900 })
-    );
-    // Nothing is stored, or the job was to end before the host was lost.
-    let mut central = Central::new(job_with_failover());
-    after_a_lost_host(&mut central);
-    let effects = step(&mut central, at(300), CentralInput::Stored(Vec::new()));
+    // Before the answer, and while the lease of the lost host lasts.
+    for waits in [vec![], vec![(300, has_regions())]] {
+        let then = |now, input| ended([waits.clone(), vec![(now, input)]].concat());
+        let unread = then(400, CentralInput::OutputLost(None));
+        assert_eq!(unread, Some(Verdict::Unread));
+        let late = then(900, CentralInput::Tick);
+        assert_eq!(late, Some(Verdict::TimedOut { limit: 900 }));
+    }
     let lost = Verdict::HostLost {
         host: "b".into(),
         why: "it is silent".into(),
     };
-    assert_eq!(effects, over(lost));
+    let nothing = CentralInput::Stored(Vec::new());
+    assert_eq!(ended(vec![(300, nothing)]), Some(lost.clone()));
+    // The job was to end before the host was lost.
     let mut central = Central::new(job_with_failover());
     step(&mut central, at(0), CentralInput::Begin);
     step(&mut central, at(1), CentralInput::Signal(15));
-    after_a_lost_host(&mut central);
-    let effects = step(
-        &mut central,
-        at(300),
-        CentralInput::Stored(vec![StoredState::Regions(Epoch(7))]),
-    );
-    assert_eq!(effects, over(interrupted));
+    assert!(!asks(&after_a_lost_host(&mut central)));
+    assert_eq!(central.verdict(), Some(&lost));
 }
 
 #[test]
-fn a_central_manager_that_is_started_again_waits_for_a_whole_lease_before_the_relaunch() {
-    let began = Record::Began {
-        generation: Generation(4),
-        incarnations: vec![Incarnation(0); RANKS as usize],
-        at: at(0),
-    };
-    let lost = Verdict::HostLost {
-        host: "b".into(),
-        why: "it is silent".into(),
-    };
-    // It was decided: no host is asked again.
-    let records = vec![
-        began.clone(),
-        Record::Decided(lost.clone()),
-        Record::Relaunching(relaunch(5)),
-    ];
-    let mut central = Central::resume(job_with_failover(), records);
-    step(&mut central, at(50_000), CentralInput::Begin);
-    assert_eq!(central.deadline(), Some(at(51_210)));
-    let effects = step(&mut central, at(51_210), CentralInput::Tick);
-    assert_eq!(effects, [CentralEffect::Relaunch(relaunch(5))]);
-    // It was not: it is asked when every host is done.
-    let records = vec![began, Record::Decided(lost)];
-    let mut central = Central::resume(job_with_failover(), records);
-    step(&mut central, at(50_000), CentralInput::Begin);
-    step(
-        &mut central,
-        at(50_000),
-        CentralInput::HostGone(1, String::new()),
-    );
-    let effects = step(
-        &mut central,
-        at(50_000),
-        said(ToCentral::Host(HostMessage::Done)),
-    );
-    assert_eq!(effects, asked_when_done());
-    step(
-        &mut central,
-        at(50_001),
-        CentralInput::Stored(vec![StoredState::Regions(Epoch(7))]),
-    );
-    assert_eq!(central.deadline(), Some(at(51_210)));
+fn a_central_manager_that_is_started_again_waits_for_a_whole_lease_before_ranks_start() {
+    let mut central = Central::new(job_with_failover());
+    let mut stored = records(&step(&mut central.clone(), at(0), CentralInput::Begin));
+    after_a_lost_host(&mut central);
+    stored.extend(records(&step(&mut central, at(300), has_regions())));
+    let mut next = Central::resume(job_with_failover(), stored);
+    step(&mut next, at(50_000), CentralInput::Begin);
+    let gone = CentralInput::HostGone(1, String::new());
+    step(&mut next, at(50_000), gone);
+    let mut report = report(computing);
+    report.generation = Some(Generation(0));
+    report.ranks.truncate(1);
+    let report = said(ToCentral::Report(Box::new(report)));
+    assert_eq!(starts(&step(&mut next, at(50_000), report)), []);
+    let effects = step(&mut next, at(51_209), CentralInput::Tick);
+    assert_eq!(starts(&effects), []);
+    let effects = step(&mut next, at(51_210), CentralInput::Tick);
+    let both = vec![Rank(0), Rank(1)];
+    assert_eq!(starts(&effects), [(Some(Epoch(7)), both)]);
 }
 
 #[test]
@@ -681,12 +659,8 @@ fn a_host_that_was_done_is_told_again_that_it_may_leave() {
         records.extend(later);
         let mut central = Central::resume(job_with_failover(), records);
         let effects = step(&mut central, at(1), CentralInput::Begin);
-        // Only a lost host is a reason to launch the job again.
-        let keeps_files = false;
-        let leave = ToLocal::Leave { keeps_files };
-        assert_eq!(effects[0], CentralEffect::Send(0, leave.clone()));
-        let asked =
-            |e: &&CentralEffect| matches!(e, CentralEffect::Send(0, order) if *order != leave);
+        assert_eq!(effects[0], CentralEffect::Send(0, ToLocal::Leave));
+        let asked = |e: &&CentralEffect| matches!(e, CentralEffect::Send(0, order) if *order != ToLocal::Leave);
         assert_eq!(effects.iter().find(asked), None);
         // Its link closes, as it should.
         assert_eq!(step(&mut central, at(2), CentralInput::HostLost(0)), []);
@@ -716,7 +690,7 @@ fn a_silent_host_is_waited_for_only_if_the_job_can_not_go_on_without_it() {
     let (mut central, due, renewal, effects) = asked(Some(Failover::default()));
     assert_eq!(
         effects[1..],
-        [CentralEffect::RequestRelaunchable {
+        [CentralEffect::RequestStored {
             regions: RegionEpochs::default()
         }]
     );
@@ -727,24 +701,17 @@ fn a_silent_host_is_waited_for_only_if_the_job_can_not_go_on_without_it() {
         step(
             &mut back,
             due,
-            CentralInput::Relaunchable(vec![StoredState::Regions(Epoch(7))])
+            CentralInput::Stored(vec![StoredState::Regions(Epoch(7))])
         ),
         []
     );
     let effects = step(
         &mut central,
         due,
-        CentralInput::Relaunchable(vec![StoredState::Regions(Epoch(7))]),
+        CentralInput::Stored(vec![StoredState::Regions(Epoch(7))]),
     );
     assert_eq!(effects[0], CentralEffect::Drop(1));
-    let lost = Verdict::HostLost {
-        host: "b".into(),
-        why: "it is silent".into(),
-    };
-    assert!(
-        effects.contains(&CentralEffect::Decided(lost)),
-        "{effects:?}"
-    );
+    assert!(asks(&effects), "{effects:?}");
 }
 
 #[test]

@@ -9,9 +9,10 @@ use moving_ranks::{moves, on_message, registered, running_on as running, three_h
 use rejoin_channel_table::{Epoch, Generation, ImageId, Incarnation, LanId, MoveNumber, Rank};
 use rejoin_managers_protocol::central::{
     AddedHost, Central, CentralEffect, CentralInput, Event, Failover, HostCondition, HostIndex,
-    HostsRequest, Job, MoveRequest, Movers, Record, Relaunch, StopSignal, StoredState,
+    HostsRequest, Job, Leases, MoveRequest, Movers, Record, StopSignal, StoredState,
 };
 use rejoin_managers_protocol::host_health::HostHealth;
+use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::local::{Local, LocalEffect, LocalInput};
 use rejoin_managers_protocol::manager_messages::{
     Cause, End, HostMessage, ImageMessage, ProcessInstance, ProcessMessage, Stage, ToCentral,
@@ -463,75 +464,38 @@ fn a_checkpoint_follows_that_waited_for_a_request_of_which_nothing_comes() {
     assert!(effects.contains(&requested), "{effects:?}");
 }
 
-/// The next launch of a job that loses this host, whose other hosts are done then.
-fn without(central: &mut Central, lost: HostIndex, others: &[HostIndex]) -> Relaunch {
-    let stored = || vec![StoredState::Regions(Epoch(7))];
+/// Where ranks are without this host. `None`: the job ends.
+fn without(central: &mut Central, lost: HostIndex) -> Option<Vec<HostIndex>> {
     let gone = CentralInput::HostGone(lost, "no power".into());
     let mut effects = step(central, at(5), gone);
-    effects.extend(step(central, at(5), CentralInput::Relaunchable(stored())));
-    for other in others {
-        effects.extend(on_message(
-            central,
-            *other,
-            ToCentral::Host(HostMessage::Done),
-        ));
-    }
-    effects.extend(step(central, at(6), CentralInput::Stored(stored())));
-    let next = effects.iter().find_map(|effect| match effect {
-        CentralEffect::Relaunch(next) => Some(next.clone()),
+    let stored = CentralInput::Stored(vec![StoredState::Regions(Epoch(7))]);
+    effects.extend(step(central, at(5), stored));
+    let placed = effects.iter().find_map(|effect| match effect {
+        CentralEffect::Placed(placement) => Some(placement.hosts.clone()),
         _ => None,
     });
-    next.unwrap_or_else(|| panic!("{effects:?}"))
-}
-
-fn launched_again(next: &Relaunch, lost: &[HostIndex]) -> Job {
-    Job {
-        placement: next.placement.clone(),
-        failover: Some(Failover {
-            lost: lost.into(),
-            drained: next.drained.clone(),
-            takes_in: true,
-        }),
-        ..three_hosts()
-    }
+    assert_eq!(placed.is_none(), central.verdict().is_some(), "{effects:?}");
+    placed
 }
 
 #[test]
-fn a_drained_host_gets_ranks_in_later_launches_only_if_there_is_no_other() {
-    let drain = || {
-        CentralInput::Move(MoveRequest {
-            id: 1,
-            movers: Movers::Drain(2),
-            to: None,
-        })
+fn a_drained_host_gets_no_ranks_of_a_lost_one() {
+    let job = || Job {
+        leases: Some(Leases {
+            terms: Terms::new(1000, 3000),
+            hosts: vec![0, 1, 2],
+        }),
+        ..three_hosts()
     };
-    // Without the drain, the ranks of a lost host go to the one without ranks.
-    let next = without(&mut running(three_hosts()), 1, &[0]);
-    assert_eq!(
-        (&next.placement[..], &next.drained[..]),
-        (&[0, 2][..], &[][..])
-    );
-    let mut central = running(three_hosts());
-    step(&mut central, at(2), drain());
-    let next = without(&mut central, 1, &[0]);
-    assert_eq!(
-        (&next.placement[..], &next.drained[..]),
-        (&[0, 0][..], &[2][..])
-    );
-    let mut central = running(launched_again(&next, &[1]));
+    // Without the drain, they go to the one without ranks.
+    let placed = without(&mut running(job()), 1);
+    assert_eq!(placed, Some(vec![0, 2]));
+    let mut central = running(job());
+    drain(&mut central, 2);
+    assert_eq!(without(&mut central, 1), Some(vec![0, 0]));
     assert_eq!(central.host_views()[2].condition, HostCondition::Left);
-    let to_drained = CentralInput::Move(MoveRequest {
-        id: 2,
-        movers: Movers::Ranks(vec![Rank(0)]),
-        to: Some(2),
-    });
-    assert_eq!(moves(&step(&mut central, at(2), to_drained)), []);
     // It can come back as another host of its name.
-    let again = step(&mut central.clone(), at(2), add(7, "spare", false));
+    let again = step(&mut central.clone(), at(6), add(7, "spare", false));
     assert_eq!(added(&again), Some(None));
-    let last = without(&mut central, 0, &[]);
-    assert_eq!(
-        (&last.placement[..], &last.drained[..]),
-        (&[2, 2][..], &[2][..])
-    );
+    assert_eq!(without(&mut central, 0), None);
 }

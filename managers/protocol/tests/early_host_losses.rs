@@ -180,22 +180,29 @@ fn groups_begin_anew_together() {
     );
 }
 
-#[test]
-fn a_host_that_has_started_no_rank_ends_the_job() {
-    let mut central = Central::new(three_hosts());
-    step(&mut central, at(0), CentralInput::Begin);
-    step(&mut central, at(100), gone());
+/// The job loses host b, and ends because nothing is stored from which it could continue.
+fn ends_without_states(mut central: Central) {
+    let effects = step(&mut central, at(100), gone());
+    let asks = |effect: &CentralEffect| matches!(effect, CentralEffect::RequestStored { .. });
+    assert!(effects.iter().any(asks), "{effects:?}");
+    step(&mut central, at(101), CentralInput::Stored(Vec::new()));
     assert!(matches!(central.verdict(), Some(Verdict::HostLost { .. })));
 }
 
 #[test]
+fn a_host_that_has_started_no_rank_ends_the_job() {
+    let mut central = Central::new(three_hosts());
+    step(&mut central, at(0), CentralInput::Begin);
+    ends_without_states(central);
+}
+
+#[test]
 fn a_job_that_can_not_take_ranks_in_ends() {
-    let (mut central, _) = started(Job {
+    let (central, _) = started(Job {
         failover: Some(Failover::default()),
         ..three_hosts()
     });
-    step(&mut central, at(100), gone());
-    assert!(matches!(central.verdict(), Some(Verdict::HostLost { .. })));
+    ends_without_states(central);
 }
 
 #[test]
@@ -211,8 +218,7 @@ fn what_ranks_have_stored_is_not_thrown_away_for_a_new_beginning() {
         on_message(&mut central, host, imaged);
     }
     // The images of host b are lost with it, and the job has computed since.
-    step(&mut central, at(100), gone());
-    assert!(matches!(central.verdict(), Some(Verdict::HostLost { .. })));
+    ends_without_states(central);
 }
 
 fn report(rank: u32, incarnation: u32) -> ToCentral {
@@ -247,9 +253,9 @@ fn a_central_manager_that_is_started_again_waits_for_no_host_that_may_be_replace
         CentralInput::Local(0, ToCentral::Host(HostMessage::Renew { number: 1 })),
     );
     let effects = step(&mut next, at(500 + FENCE), CentralInput::Tick);
-    let asks = |effect: &CentralEffect| matches!(effect, CentralEffect::RequestRelaunchable { .. });
+    let asks = |effect: &CentralEffect| matches!(effect, CentralEffect::RequestStored { .. });
     assert!(effects.iter().any(asks), "{effects:?}");
-    let stored = || CentralInput::Relaunchable(vec![StoredState::Images(Epoch(1))]);
+    let stored = || CentralInput::Stored(vec![StoredState::Images(Epoch(1))]);
     let mut effects = step(&mut next, at(500 + FENCE), stored());
     assert!(effects.contains(&CentralEffect::Drop(1)), "{effects:?}");
     let asked = effects.iter().filter(|effect| asks(effect)).count();

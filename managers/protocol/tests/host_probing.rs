@@ -88,6 +88,7 @@ fn a_sporadic_detector_probes_the_host_of_an_awaited_rank_and_nothing_else() {
     // Ranks may have moved since: central is asked again.
     let restore = ToLocal::Restore {
         generation: Generation(1),
+        regions: None,
         from: None,
         ranks: Vec::new(),
         moved: Vec::new(),

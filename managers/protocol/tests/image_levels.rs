@@ -28,6 +28,7 @@ fn host() -> Local {
     let mut core = Local::new();
     let spawn = ToLocal::Spawn {
         generation: Generation(0),
+        regions: None,
         ranks: vec![(R, Incarnation(0))],
         from: None,
         moved: Vec::new(),
@@ -385,6 +386,8 @@ fn a_central_manager_that_is_started_again_knows_both_levels() {
             .map(|rank| (Rank(rank), Incarnation(1)))
             .collect(),
         from: Some(Epoch(1)),
+        regions: None,
+        since: Epoch(0),
         placement: None,
         memory: Box::new(FailureHistory::default()),
     })));

@@ -58,6 +58,7 @@ fn a_process_that_begins_to_end_while_it_must_make_room_is_reported_as_what_it_w
     let spawn = spawn(vec![(R, I)]);
     let order = ToLocal::Restore {
         generation: Generation(1),
+        regions: None,
         from: None,
         ranks: vec![(R, I.next())],
         moved: Vec::new(),
@@ -169,10 +170,7 @@ fn the_end_is_polite_first_and_then_not() {
         assert_eq!(effects, std::slice::from_ref(&done));
     }
     assert!(!core.is_over());
-    let effects = steps(
-        &mut core,
-        vec![LocalInput::Central(ToLocal::Leave { keeps_files: false })],
-    );
+    let effects = steps(&mut core, vec![LocalInput::Central(ToLocal::Leave)]);
     assert_eq!(effects, [LocalEffect::Exit { keeps_files: false }]);
     assert!(core.is_over());
 }
@@ -331,6 +329,7 @@ fn a_job_that_begins_anew_before_its_host_has_a_lease_starts_the_newer_processes
     let spawn = spawn(vec![(R, I)]);
     let anew = ToLocal::Restore {
         generation: Generation(1),
+        regions: None,
         from: None,
         ranks: vec![(R, I.next())],
         moved: Vec::new(),
@@ -415,6 +414,7 @@ fn registered_again() -> Local {
     let next = I.next();
     let anew = ToLocal::Restore {
         generation: Generation(1),
+        regions: None,
         from: None,
         ranks: vec![(R, next)],
         moved: Vec::new(),
@@ -463,6 +463,7 @@ fn orders_of_an_earlier_generation_change_nothing() {
         }),
         ToLocal::Restore {
             generation,
+            regions: None,
             from: None,
             ranks: vec![(R, next.next())],
             moved: Vec::new(),
@@ -535,6 +536,7 @@ fn a_report_names_unacknowledged_exits_in_the_order_of_their_detection() {
     // Both have successors before any status is known, and one of the successors exits, too.
     let restore = ToLocal::Restore {
         generation: Generation(1),
+        regions: None,
         from: None,
         ranks: ranks.map(|rank| (rank, I.next())).to_vec(),
         moved: Vec::new(),
@@ -565,6 +567,7 @@ fn ranks_of_a_restarted_job_begin_from_their_images() {
     let mut core = Local::new();
     let order = ToLocal::Spawn {
         generation: Generation(3),
+        regions: None,
         ranks: vec![(R, Incarnation(3))],
         from: Some(Epoch(7)),
         moved: Vec::new(),
@@ -583,6 +586,7 @@ fn ranks_of_a_restarted_job_begin_from_their_images() {
     let there = LocalInput::Spawned(R, Incarnation(3), CHILD);
     let again = ToLocal::Restore {
         generation: Generation(4),
+        regions: None,
         from: Some(ImageId::Checkpoint(Epoch(7))),
         ranks: vec![(R, Incarnation(4))],
         moved: Vec::new(),

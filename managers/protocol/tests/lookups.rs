@@ -60,6 +60,7 @@ fn registered(lookups: bool) -> Local {
     }
     let spawn = ToLocal::Spawn {
         generation: GENERATION,
+        regions: None,
         ranks: vec![(HERE, FIRST)],
         from: None,
         moved: Vec::new(),
@@ -243,6 +244,7 @@ fn after_a_rollback_the_manager_of_the_next_place_is_asked() {
     let (generation, back) = (Generation(1), Incarnation(1));
     let restore = ToLocal::Restore {
         generation,
+        regions: None,
         from: None,
         ranks: vec![(HERE, back)],
         moved: Vec::new(),
@@ -288,6 +290,7 @@ fn with_an_arrival() -> Local {
     let mut core = begun();
     let restore = ToLocal::Restore {
         generation: GENERATION,
+        regions: None,
         from: Some(ImageId::Move(MoveNumber::next(None, Epoch(1)))),
         ranks: vec![(THERE, ARRIVAL)],
         moved: vec![MovedRank {
@@ -366,12 +369,14 @@ fn the_first_rank_of_a_host_that_comes_by_a_move_asks_in_the_present_generation(
     core.use_lookups(0, 2);
     let spawn = ToLocal::Spawn {
         generation,
+        regions: None,
         ranks: Vec::new(),
         from: None,
         moved: Vec::new(),
     };
     let restore = ToLocal::Restore {
         generation,
+        regions: None,
         from: Some(ImageId::Move(MoveNumber::next(None, Epoch(1)))),
         ranks: vec![(HERE, arrival)],
         moved: vec![MovedRank {
@@ -434,6 +439,7 @@ fn an_answer_does_not_meet_who_comes_back_before_its_start() {
     // The same generation: this rank comes back alone.
     let restore = ToLocal::Restore {
         generation: GENERATION,
+        regions: None,
         from: None,
         ranks: vec![(HERE, Incarnation(1))],
         moved: Vec::new(),

@@ -105,7 +105,7 @@ fn says(epochs: &[u32]) -> CentralInput {
     let images = epochs
         .iter()
         .map(|epoch| StoredState::Images(Epoch(*epoch)));
-    CentralInput::Relaunchable(images.collect())
+    CentralInput::Stored(images.collect())
 }
 
 /// The orders to make processes, and to whom.
@@ -155,7 +155,7 @@ fn asks_and_tells_that_b_is_lost() -> [CentralEffect; 2] {
         lan: LanId::default(),
     };
     [
-        CentralEffect::RequestRelaunchable { regions },
+        CentralEffect::RequestStored { regions },
         CentralEffect::Event(Event::HostChanged(lost)),
     ]
 }
@@ -181,6 +181,7 @@ fn ranks_of_a_lost_host_move_when_no_lease_of_it_can_last() {
         to: "a".into(),
         generation: Generation(1),
         epoch: Some(Epoch(1)),
+        regions: None,
     });
     assert!(effects.contains(&told), "{effects:?}");
     assert_eq!(orders(&effects), [], "the only host waits");
@@ -190,6 +191,7 @@ fn ranks_of_a_lost_host_move_when_no_lease_of_it_can_last() {
     let effects = step(&mut central, at(FENCE), CentralInput::Tick);
     let order = ToLocal::Restore {
         generation: Generation(1),
+        regions: None,
         from: Some(ImageId::Checkpoint(Epoch(1))),
         ranks: vec![(Rank(0), Incarnation(1)), (Rank(1), Incarnation(1))],
         moved: moved_to(0).moved,
@@ -225,12 +227,14 @@ fn a_host_whose_processes_have_ended_is_replaced_at_once_and_a_spare_begins_with
     let effects = step(&mut central, at(101), says(&[1]));
     let here = ToLocal::Restore {
         generation: Generation(1),
+        regions: None,
         from: Some(ImageId::Checkpoint(Epoch(1))),
         ranks: vec![(Rank(0), Incarnation(1))],
         moved: Vec::new(),
     };
     let there = ToLocal::Spawn {
         generation: Generation(1),
+        regions: None,
         ranks: vec![(Rank(1), Incarnation(1))],
         from: Some(Epoch(1)),
         moved: moved_to(2).moved,
@@ -256,7 +260,7 @@ fn a_host_whose_processes_have_ended_is_replaced_at_once_and_a_spare_begins_with
 }
 
 #[test]
-fn a_host_that_can_not_be_replaced_ends_the_launch() {
+fn a_host_that_can_not_be_replaced_ends_the_job() {
     let lost = |effects: &[CentralEffect]| {
         let is = |e: &CentralEffect| matches!(e, CentralEffect::Decided(Verdict::HostLost { host, .. }) if host == "b");
         effects.iter().any(is)
@@ -265,18 +269,15 @@ fn a_host_that_can_not_be_replaced_ends_the_launch() {
     let (mut central, _) = running_on(two_hosts());
     step(&mut central, at(100), CentralInput::HostGone(1, why()));
     assert!(lost(&step(&mut central, at(101), says(&[]))));
-    // The launcher can't.
+    // Logs can't go to other hosts, and there is no registered memory.
     let failover = Some(Failover::default());
     let job = Job {
         failover,
         ..two_hosts()
     };
     let (mut central, _) = running_on(job);
-    assert!(lost(&step(
-        &mut central,
-        at(100),
-        CentralInput::HostGone(1, why())
-    )));
+    step(&mut central, at(100), CentralInput::HostGone(1, why()));
+    assert!(lost(&step(&mut central, at(101), says(&[1]))));
     // The user has asked the ranks to end.
     let (mut central, _) = running_on(two_hosts());
     step(&mut central, at(50), CentralInput::Signal(15));
@@ -318,7 +319,7 @@ fn an_answer_of_before_newer_files_is_asked_for_again() {
     let effects = step(&mut central, at(101), says(&[1]));
     assert_eq!(
         effects,
-        [CentralEffect::RequestRelaunchable {
+        [CentralEffect::RequestStored {
             regions: RegionEpochs::default()
         }]
     );
@@ -414,7 +415,7 @@ fn the_next_central_manager_asks_an_added_host_that_has_taken_in_ranks() {
 /// The only image in memory was where the rank was before it moved, and that host is lost. There
 /// are files, so the ranks are not lost with it.
 #[test]
-fn a_rollback_to_an_image_of_a_lost_former_host_begins_the_next_launch() {
+fn a_rollback_to_an_image_of_a_lost_former_host_needs_files_elsewhere() {
     let (_, mut stored) = running_on(three_hosts());
     let moved = RankMove {
         rank: Rank(1),
@@ -459,12 +460,21 @@ fn a_rollback_to_an_image_of_a_lost_former_host_begins_the_next_launch() {
         },
     });
     let effects = on_message(&mut central, 0, killed);
-    let lost = |e: &CentralEffect| matches!(e, CentralEffect::Decided(Verdict::HostLost { host, .. }) if host == "b");
-    assert!(effects.iter().any(lost), "{effects:?}");
-    on_message(&mut central, 0, ToCentral::Host(HostMessage::Done));
-    let effects = on_message(&mut central, 2, ToCentral::Host(HostMessage::Done));
     let asks = |e: &CentralEffect| matches!(e, CentralEffect::RequestStored { .. });
     assert!(effects.iter().any(asks), "{effects:?}");
+    assert_eq!(central.verdict(), None);
+    let mut without = central.clone();
+    step(&mut without, at(501), says(&[]));
+    let why = "it had the image of rank 1, which had moved".into();
+    let host = "b".into();
+    assert_eq!(without.verdict(), Some(&Verdict::HostLost { host, why }));
+    let effects = step(&mut central, at(501), says(&[1]));
+    let moved = |(host, order): &(usize, &ToLocal)| match order {
+        ToLocal::Restore { from, moved, .. } if from.is_some() => (*host, moved.len()),
+        order => panic!("{order:?}"),
+    };
+    let orders: Vec<_> = orders(&effects).iter().map(moved).collect();
+    assert_eq!(orders, [(0, 0), (2, 1)], "{effects:?}");
 }
 
 /// The core of a host with rank 0, which has a copy of rank 1's file.
@@ -488,6 +498,7 @@ fn an_order_to_start_that_comes_late_rolls_back_what_an_older_one_has_started() 
     let mut core = host_with_a_copy();
     let order = ToLocal::Spawn {
         generation: Generation(1),
+        regions: None,
         ranks: vec![(Rank(0), Incarnation(1))],
         from: None,
         moved: Vec::new(),
@@ -510,6 +521,7 @@ fn a_host_takes_in_a_rank_and_keeps_the_copy_of_its_file() {
     };
     let order = ToLocal::Restore {
         generation: Generation(1),
+        regions: None,
         from: Some(ImageId::Checkpoint(Epoch(1))),
         ranks: vec![(Rank(0), Incarnation(1)), (Rank(1), Incarnation(1))],
         moved: vec![moved.clone()],
@@ -564,6 +576,7 @@ fn a_host_drops_the_copy_of_a_rank_that_has_moved_there_when_its_checkpoint_coun
     let mut core = host_with_a_copy();
     let order = ToLocal::Restore {
         generation: Generation(0),
+        regions: None,
         from: Some(ImageId::Move(MoveNumber::next(None, Epoch(1)))),
         ranks: vec![(Rank(1), Incarnation(1))],
         moved: vec![MovedRank {
@@ -604,6 +617,7 @@ fn a_rank_that_is_here_already_may_come_back_from_the_file_of_another_host() {
         let number = Incarnation(number);
         let order = ToLocal::Restore {
             generation: Generation(number.0),
+            regions: None,
             from: Some(ImageId::Checkpoint(Epoch(1))),
             ranks: vec![(Rank(0), number), (Rank(1), number)],
             moved: vec![moved.clone()],

@@ -97,8 +97,7 @@ impl Stored {
             | Record::Moving { .. }
             | Record::Moved { .. }
             | Record::Draining(_)
-            | Record::HostAdded { .. }
-            | Record::Relaunching(_) => {
+            | Record::HostAdded { .. } => {
                 panic!("nothing is recovered in this model")
             }
         }
@@ -167,13 +166,11 @@ impl System {
                 central::CentralEffect::Resumed { .. } => panic!("nobody was started again"),
                 central::CentralEffect::Counters(..) => panic!("nobody counts in this model"),
                 central::CentralEffect::RequestStored { .. }
-                | central::CentralEffect::RequestRelaunchable { .. }
                 | central::CentralEffect::Placed(_)
                 | central::CentralEffect::Join(_)
                 | central::CentralEffect::HostAdded { .. }
                 | central::CentralEffect::Moved { .. }
-                | central::CentralEffect::MovedBack(..)
-                | central::CentralEffect::Relaunch(_) => {
+                | central::CentralEffect::MovedBack(..) => {
                     panic!("no host has a successor in this model")
                 }
                 central::CentralEffect::Decided(verdict) => {

@@ -42,6 +42,7 @@ fn has_image() -> Local {
     let mut core = Local::new();
     let spawn = ToLocal::Spawn {
         generation: Generation(0),
+        regions: None,
         ranks: vec![(R, I)],
         from: None,
         moved: Vec::new(),
@@ -69,6 +70,7 @@ fn has_image() -> Local {
 fn restore() -> LocalInput {
     LocalInput::Central(ToLocal::Restore {
         generation: Generation(1),
+        regions: None,
         from: Some(ImageId::Checkpoint(Epoch(1))),
         ranks: vec![(R, I.next())],
         moved: Vec::new(),

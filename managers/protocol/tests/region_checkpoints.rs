@@ -187,6 +187,7 @@ fn host() -> Local {
     };
     let spawn = ToLocal::Spawn {
         generation: Generation(0),
+        regions: None,
         ranks: vec![(R, Incarnation(0))],
         from: None,
         moved: Vec::new(),

@@ -111,6 +111,7 @@ fn ranks_that_come_together_come_with_their_own_images() {
     };
     let restore = |rank, number| ToLocal::Restore {
         generation: Generation(0),
+        regions: None,
         from: Some(image(number)),
         ranks: vec![(Rank(rank), Incarnation(1))],
         moved: vec![MovedRank {
@@ -121,6 +122,7 @@ fn ranks_that_come_together_come_with_their_own_images() {
     };
     let begin = ToLocal::Spawn {
         generation: Generation(0),
+        regions: None,
         ranks: vec![(Rank(3), Incarnation(0))],
         from: None,
         moved: Vec::new(),
@@ -156,6 +158,7 @@ fn the_image_of_a_move_is_dropped_also_if_the_process_of_an_earlier_move_is_stil
     };
     let restore = |number, incarnation| ToLocal::Restore {
         generation: Generation(0),
+        regions: None,
         from: Some(image(number)),
         ranks: vec![(Rank(7), Incarnation(incarnation))],
         moved: vec![MovedRank {
@@ -166,6 +169,7 @@ fn the_image_of_a_move_is_dropped_also_if_the_process_of_an_earlier_move_is_stil
     };
     let begin = ToLocal::Spawn {
         generation: Generation(0),
+        regions: None,
         ranks: Vec::new(),
         from: None,
         moved: Vec::new(),

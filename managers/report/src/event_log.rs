@@ -373,12 +373,13 @@ fn of_host(event: &Event, line: &mut EventLine) {
             to,
             generation,
             epoch,
+            regions,
         } => {
             line.generation = generation.0;
             line.host = Some(name.clone());
             line.to = Some(to.clone());
             line.cause = Some(why.clone());
-            line.epoch = epoch.map(|epoch| epoch.0);
+            line.epoch = epoch.or(*regions).map(|epoch| epoch.0);
         }
         Event::HostSuspected { name, by, failure } => {
             line.host = Some(name.clone());

@@ -47,9 +47,11 @@ impl HostLog {
                 why,
                 to,
                 epoch,
+                regions,
                 ..
             } => {
-                let then = self.continuation((name != to).then_some(to), *epoch);
+                let to = (name != to).then_some(to);
+                let then = self.continuation(to, (*epoch, *regions));
                 format!("host {name} is lost: {why}; {then}")
             }
             Event::HostDrains { name, why } => {
@@ -75,13 +77,23 @@ impl HostLog {
     }
 
     /// How the job continues without a lost host. `to`: the host on which the lost one's ranks are
-    /// now; `None`: it had none, but images of ranks that have moved away. `from`: the checkpoint;
-    /// `None`: there was none that could count.
-    fn continuation(&self, to: Option<&String>, from: Option<Epoch>) -> String {
+    /// now; `None`: it had none, but images of ranks that have moved away. `from`: the checkpoint,
+    /// or that of registered memory; `None`: there was none that could count.
+    fn continuation(
+        &self,
+        to: Option<&String>,
+        (from, regions): (Option<Epoch>, Option<Epoch>),
+    ) -> String {
         let Some(Epoch(epoch)) = from else {
             let to = to.map(|to| format!("its ranks continue on host {to}, and "));
             let to = to.unwrap_or_default();
-            return format!("{to}the job begins anew, since it had no checkpoint yet");
+            let from = match regions {
+                Some(Epoch(epoch)) => {
+                    format!("all ranks start again with registered memory of checkpoint {epoch}")
+                }
+                None => "the job begins anew, since it had no checkpoint yet".into(),
+            };
+            return format!("{to}{from}");
         };
         match (to, self.logs_messages) {
             (Some(to), false) => format!(
@@ -169,6 +181,7 @@ mod tests {
                 to: to.into(),
                 generation: Generation(1),
                 epoch,
+                regions: None,
             };
             HostLog::new(logs).message(&lost).expect("a line")
         };

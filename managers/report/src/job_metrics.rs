@@ -177,7 +177,7 @@ impl JobMetrics {
     fn register_state(&mut self) {
         let all = &mut self.registry;
         all.register("ranks", "Ranks of the job", self.ranks.clone());
-        let help = "Rollbacks and relaunches of the job";
+        let help = "Rollbacks of the job";
         all.register("generation", help, self.generation.clone());
         let help = "Time since the job began";
         all.register_with_unit("running", help, Unit::Seconds, self.running.clone());

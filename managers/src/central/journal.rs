@@ -100,7 +100,6 @@ impl Kind {
             | Record::HostDone(_)
             | Record::Decided(_)
             | Record::Settled(_)
-            | Record::Relaunching(_)
             | Record::Interrupted { .. }
             | Record::Passed { .. } => Kind::Other,
         }
@@ -403,6 +402,8 @@ mod tests {
             generation: Generation(0),
             ranks: ranks.iter().map(of).collect(),
             from: Some(Epoch(epoch)),
+            regions: None,
+            since: Epoch(0),
             placement: None,
             memory: Box::default(),
         }))

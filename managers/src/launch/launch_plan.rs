@@ -9,7 +9,6 @@ use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::detector::DetectorSettings;
 use rejoin_managers_protocol::lease::Terms;
 use rejoin_managers_protocol::manager_messages::MovedRank;
-use rejoin_managers_stdio::Begun;
 use rejoin_wire::RankOptions;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -106,14 +105,10 @@ pub struct LaunchPlan {
     pub binding: Binding,
     /// How pages are compressed in files of images.
     pub compression: ImageCompression,
-    /// Ranks whose earlier processes had begun lines that these end.
-    pub begun: Vec<(Rank, Begun)>,
     /// The rank of the job that reads mpirun's standard input.
     pub stdin: Option<Rank>,
     /// A person sits at the terminal, and types standard input.
     pub interactive: bool,
-    /// mpirun has read it before, and gives it from its beginning.
-    pub input_again: bool,
     /// Somebody reads standard output, or error, as it comes: unfinished lines are passed on after
     /// a moment.
     pub read_at_once: [bool; 2],
@@ -148,12 +143,6 @@ impl LaunchPlan {
                 .iter()
                 .filter(|(rank, _)| here(rank))
                 .copied()
-                .collect(),
-            begun: self
-                .begun
-                .iter()
-                .filter(|(r, _)| here(r))
-                .cloned()
                 .collect(),
             program_runs: self.all_programs(),
             ..self.clone()
@@ -213,10 +202,8 @@ mod tests {
             options: RankOptions::default(),
             binding: Binding::NONE,
             compression: ImageCompression::None,
-            begun: vec![(Rank(1), Begun::default())],
             stdin: Some(Rank(1)),
             interactive: false,
-            input_again: false,
             read_at_once: [false; 2],
             file_limit_ignored: false,
             lease: None,
@@ -234,7 +221,6 @@ mod tests {
         let second = plan.part(&placement, 1);
         assert_eq!(second.ranks, [(Rank(1), 0)]);
         assert_eq!(second.stdin, Some(Rank(1)));
-        assert_eq!((first.begun.len(), second.begun.len()), (0, 1));
         assert!(plan.part(&placement, 2).ranks.is_empty());
         // Any of them may come to run any rank.
         let program = |part: &LaunchPlan, rank| part.program_of(Rank(rank));

@@ -61,6 +61,8 @@ pub enum MpirunToLocal {
         /// The next part.
         part: ReceivedPart,
     },
+    /// The input that follows begins anew, for [`LocalToMpirun::StartsAgain`].
+    InputAgain,
     /// Does it answer? It says [`LocalToMpirun::Alive`].
     Ping,
 }
@@ -93,6 +95,14 @@ pub enum LocalToMpirun {
         rank: Rank,
         /// The image's epoch.
         epoch: Option<Epoch>,
+    },
+    /// The rank starts anew with its registered memory of this checkpoint: what it has written
+    /// since then is void. Its standard input is awaited again: [`MpirunToLocal::InputAgain`].
+    StartsAgain {
+        /// The rank.
+        rank: Rank,
+        /// The checkpoint of registered memory.
+        regions: Epoch,
     },
     /// The rank has moved to this host with its image of this number: the following output comes
     /// after that which its former host passes on before its mark of this number.

@@ -59,6 +59,7 @@ impl LocalManager {
                     .input
                     .push(&bytes, &mut parts.mpirun, &parts.reactor)?;
             }
+            MpirunToLocal::InputAgain => parts.input.begins_again(),
             MpirunToLocal::DeterminantsStored(stored) => {
                 StoredLogHandler::of(parts).determinants_stored(stored)?;
             }
@@ -91,6 +92,11 @@ impl LocalManager {
         let parts = &mut self.parts;
         match message {
             CentralToLocal::Order(order) => {
+                if let ToLocal::Spawn { regions, .. } | ToLocal::Restore { regions, .. } = &order
+                    && let Some(starter) = &mut parts.starter
+                {
+                    starter.start_from(*regions);
+                }
                 match &order {
                     ToLocal::Image(ImageOrder::Commit { epochs, .. }) => {
                         NewImageHandler::of(parts).committed(*epochs)

@@ -24,12 +24,18 @@ handler! {
 impl SpawnHandler<'_> {
     /// Notes a process to be started.
     pub fn order_process(&mut self, instance: ProcessInstance) -> Result<()> {
-        if instance.incarnation > Incarnation(0) {
-            let rewound = LocalToMpirun::Rewound {
-                rank: instance.rank,
-                epoch: None,
-            };
-            self.mpirun.notify(&rewound)?;
+        let rank = instance.rank;
+        match self.starter.as_ref().and_then(ProcessStarter::start) {
+            Some(regions) => {
+                self.input.start_again(rank, self.starter, self.reactor)?;
+                let again = LocalToMpirun::StartsAgain { rank, regions };
+                self.mpirun.notify(&again)?;
+            }
+            None if instance.incarnation > Incarnation(0) => {
+                let rewound = LocalToMpirun::Rewound { rank, epoch: None };
+                self.mpirun.notify(&rewound)?;
+            }
+            None => {}
         }
         match &mut self.starter {
             Some(starter) => starter.order(instance),
@@ -87,8 +93,9 @@ impl SpawnHandler<'_> {
         self.ranks[slot]
             .begin(slot, incarnation, child, new.socket, self.reactor)
             .and_then(|()| {
+                let begun = [Vec::new(), Vec::new()];
                 self.outputs
-                    .begin(slot, incarnation, new.pipes, new.begun, self.reactor)
+                    .begin(slot, incarnation, new.pipes, begun, self.reactor)
             })
             .map_err(|e| e.to_string())?;
         Ok(pid)

@@ -121,9 +121,9 @@ impl PlanHandler<'_> {
         if let Some(rank) = self.input.rank()
             && let Some(slot) = self.ranks.slot(rank)
         {
-            // A person does not type it again. mpirun gives it again if it still runs.
+            // A person does not type it again.
             let image = ImageId::Checkpoint(epoch);
-            let is_given = plan.input_again || !plan.interactive;
+            let is_given = !plan.interactive;
             self.input.begins_from(image, is_given);
             match self.images.has(slot, image) {
                 true => {

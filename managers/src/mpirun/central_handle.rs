@@ -9,9 +9,7 @@ use crate::central::core_driver::ORDERS_LIMIT;
 use rejoin_channel_table::Epoch;
 use rejoin_managers_host::error::Result;
 use rejoin_managers_net::reactor::Reactor;
-use rejoin_managers_protocol::central::{
-    CentralEffect, CentralInput, Event, HostIndex, JobView, Relaunch, StoredState,
-};
+use rejoin_managers_protocol::central::{CentralEffect, CentralInput, Event, HostIndex, JobView};
 use rejoin_managers_protocol::levels::CommittedEpochs;
 use rejoin_managers_protocol::region_commits::RegionEpochs;
 use rejoin_managers_protocol::verdict::Verdict;
@@ -35,12 +33,9 @@ pub(super) struct CentralHandle {
     over: Option<(Verdict, Instant)>,
     /// The verdict on output that could not be written.
     lost_output: Option<Verdict>,
-    /// Central has asked which states are stored; the checkpoints of registered memory that count.
+    /// The checkpoints of registered memory that count, if central has sent
+    /// [`CentralEffect::RequestStored`].
     wants_stored: Option<RegionEpochs>,
-    /// The checkpoints that count, if central has sent [`CentralEffect::RequestRelaunchable`].
-    wants_relaunchable: Option<RegionEpochs>,
-    /// The next launch.
-    relaunch: Option<Relaunch>,
     /// Hosts whose local managers do not end.
     dropped: Vec<HostIndex>,
     statuses: Vec<(u32, JobStatus)>,
@@ -66,8 +61,6 @@ impl CentralHandle {
             over: None,
             lost_output: None,
             wants_stored: None,
-            wants_relaunchable: None,
-            relaunch: None,
             dropped: Vec::new(),
             statuses: Vec::new(),
         })
@@ -111,8 +104,9 @@ impl CentralHandle {
 
     /// Something came from the process.
     pub fn read(&mut self, reactor: &Reactor) -> Result<()> {
-        let over = self.over.is_some() || self.relaunch.is_some();
-        let told = self.process.read(over, self.notices.verdict(), reactor)?;
+        let told = self
+            .process
+            .read(self.over.is_some(), self.notices.verdict(), reactor)?;
         told.into_iter().for_each(|told| self.take(told));
         Ok(())
     }
@@ -161,9 +155,6 @@ impl CentralHandle {
             } => self.resumed(committed, abandoned),
             CentralEffect::Decided(verdict) => self.notices.decide(verdict),
             CentralEffect::RequestStored { regions } => self.wants_stored = Some(regions),
-            CentralEffect::RequestRelaunchable { regions } => {
-                self.wants_relaunchable = Some(regions)
-            }
             CentralEffect::Placed(placement) => self.notices.placed(placement),
             CentralEffect::HostAdded { host, added } => {
                 if host == self.hosts.len() {
@@ -178,7 +169,6 @@ impl CentralHandle {
             CentralEffect::MovedBack(epoch, ranks) => {
                 self.notices.placing(Placing::MovedBack(epoch, ranks));
             }
-            CentralEffect::Relaunch(next) => self.relaunch = Some(next),
             CentralEffect::Over(verdict) => {
                 // No restart writes again what was written before the last checkpoint.
                 let lost = self.lost_output.take();
@@ -258,26 +248,10 @@ impl CentralHandle {
         self.over.as_ref().map(|(verdict, since)| (verdict, *since))
     }
 
-    /// Central has asked which state every rank has stored. The checkpoints of registered memory
-    /// that count.
-    pub fn wants_stored(&self) -> Option<RegionEpochs> {
-        self.wants_stored
-    }
-
-    /// Answers that.
-    pub fn reply_stored(&mut self, states: Vec<StoredState>) {
-        self.wants_stored = None;
-        self.notify(CentralInput::Stored(states));
-    }
-
-    /// Central has asked, since the last call, whether the job can be launched again.
-    pub fn wants_relaunchable(&mut self) -> Option<RegionEpochs> {
-        self.wants_relaunchable.take()
-    }
-
-    /// The next launch of the job, and the verdict for which this one has ended.
-    pub fn relaunch(&self) -> Option<(&Relaunch, &Verdict)> {
-        self.relaunch.as_ref().zip(self.notices.verdict())
+    /// Central has asked, since the last call, from which states the job can continue. The
+    /// checkpoints of registered memory that count.
+    pub fn wants_stored(&mut self) -> Option<RegionEpochs> {
+        self.wants_stored.take()
     }
 
     /// Output can't be written, with this verdict for a job that is about to stop well.

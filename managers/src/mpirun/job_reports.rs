@@ -2,12 +2,13 @@
 
 use super::Launcher;
 use super::central_notices::Notice;
+use super::launch_end::LOST_INPUT;
 use crate::central::central_messages::StatusRequest;
 use crate::launch::local_messages::LocalToMpirun;
+use rejoin_channel_table::{Epoch, Rank};
 use rejoin_managers_host::error::Result;
 use rejoin_managers_protocol::central::{CentralInput, Event, HostIndex};
 use rejoin_managers_protocol::levels::Level;
-use rejoin_managers_protocol::verdict::Verdict;
 use rejoin_managers_report::query::Answer;
 use rejoin_managers_report::query_server::ClientRequest;
 use rejoin_managers_report::user_log;
@@ -85,10 +86,7 @@ impl Launcher {
 
     /// Tells how the job ends, once that is decided.
     fn report_decision(&mut self) {
-        let decided = self.central.decided();
-        let decided = decided
-            .filter(|verdict| !matches!(verdict, Verdict::HostLost { .. }) || !self.may_relaunch());
-        if let Some(verdict) = decided {
+        if let Some(verdict) = self.central.decided() {
             let view = self.central.view();
             self.observers.note_logs(view, true);
             self.observers
@@ -155,6 +153,15 @@ impl Launcher {
         }
     }
 
+    /// A rank starts anew on this host with registered memory.
+    fn start_again(&mut self, host: HostIndex, rank: Rank, regions: Epoch) {
+        let streams = &mut self.streams;
+        let reads = streams.start_again(host, rank, regions, &self.reactor);
+        if reads && streams.has_lost_input() {
+            user_log::say(LOST_INPUT);
+        }
+    }
+
     /// A local manager says this.
     pub(super) fn on_message(&mut self, host: HostIndex, message: LocalToMpirun) {
         match message {
@@ -189,6 +196,7 @@ impl Launcher {
             LocalToMpirun::Rewound { rank, epoch } => {
                 self.streams.rewind(host, rank, epoch, &self.reactor);
             }
+            LocalToMpirun::StartsAgain { rank, regions } => self.start_again(host, rank, regions),
             LocalToMpirun::Arrives { rank, number } => self.streams.arrives(host, rank, number),
             LocalToMpirun::RegionsStored { rank, epoch, begun } => {
                 self.streams.has_stored(rank, epoch, begun);

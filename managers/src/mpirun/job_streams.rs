@@ -49,16 +49,14 @@ pub(super) struct Setup {
     pub has_groups: bool,
     /// When output is shown.
     pub show: Show,
-    /// The job may have to be launched again; whether it continues from a stored state already.
-    pub relaunch: Option<bool>,
-    /// Another launch may need what this one has read of standard input.
+    /// The job may have to start anew with registered memory; whether it does so already.
+    pub restarts: Option<bool>,
+    /// Processes that begin anew may need what was read of standard input.
     pub keeps_input: bool,
     /// Standard input that an earlier launch has read.
     pub consumed: Consumed,
     /// The checkpoint from whose files the ranks begin.
     pub from: Option<Epoch>,
-    /// The next launch may continue from images of this one.
-    pub continues: bool,
 }
 
 /// Bytes of held output that a sink gets ahead of its writes.
@@ -76,6 +74,8 @@ pub(super) struct Streams {
     source: InputSource,
     /// The rank that reads standard input, and its host.
     reader: Option<(Rank, HostIndex)>,
+    /// Hosts that are to learn that the next input is from its beginning.
+    begins_again: Vec<HostIndex>,
     /// Bytes of window to give back, by host.
     credit: Vec<u32>,
     /// Bytes of window of held output, given back when the sinks take again what they are given.
@@ -88,17 +88,14 @@ pub(super) struct Streams {
     held_output: Option<OutputCommit>,
     /// Ranks that write something else than before a rollback, and were not reported.
     diverged: BTreeSet<Rank>,
-    /// The part of it that a relaunch may repeat.
+    /// The part of it that a start with registered memory may repeat.
     stored: Option<StoredOutput>,
     /// When central's reports about checkpoints count.
     order: CommitOrder,
     /// Output of ranks on their new hosts.
     arrivals: Arrivals,
-    /// Lines that were unfinished then, of states that the job may continue from.
+    /// Lines that were unfinished at checkpoints of registered memory.
     begun: BTreeMap<Epoch, BTreeMap<Rank, Begun>>,
-    /// Unfinished lines of streams that have ended. The next launch may write the whole lines.
-    /// `None`: there is no such launch.
-    ends: Option<BTreeMap<(Rank, Stream), Vec<u8>>>,
     /// A recovery group comes back alone: from a checkpoint of its own, whether or not all ranks
     /// have images of it.
     has_groups: bool,
@@ -132,6 +129,7 @@ impl Streams {
                 Token::single(kinds[1]),
             ),
             reader,
+            begins_again: Vec::new(),
             credit: vec![0; hosts],
             owed: vec![0; hosts],
             kind: kinds[0],
@@ -139,37 +137,15 @@ impl Streams {
             held_output: (show == Show::Commit).then(OutputCommit::new),
             diverged: BTreeSet::new(),
             stored: setup
-                .relaunch
+                .restarts
                 .filter(|_| show == Show::Commit)
                 .map(|restarted| StoredOutput::new(ranks, restarted)),
             order: CommitOrder::new(ranks, setup.from),
             arrivals: Arrivals::default(),
             begun: BTreeMap::new(),
-            ends: (setup.continues && show == Show::Now).then(BTreeMap::new),
             has_groups: setup.has_groups,
             failed: None,
         })
-    }
-
-    /// The streams of the next launch of the job, whose ranks continue from their images of a
-    /// checkpoint that this launch has committed. They are told as after any rollback.
-    pub fn continued(self, setup: Setup, kinds: [u8; 2]) -> Streams {
-        Streams {
-            watched: vec![false; self.sinks.len()],
-            source: InputSource::new(
-                setup.reader.is_some(),
-                setup.keeps_input,
-                setup.consumed,
-                Token::single(kinds[1]),
-            ),
-            reader: setup.reader,
-            credit: vec![0; setup.hosts],
-            owed: vec![0; setup.hosts],
-            order: CommitOrder::new(setup.ranks, setup.from),
-            arrivals: Arrivals::default(),
-            ends: self.ends.map(|_| BTreeMap::new()),
-            ..self
-        }
     }
 
     /// The job has one more host.
@@ -178,17 +154,18 @@ impl Streams {
         self.owed.push(0);
     }
 
-    /// Hosts are lost, and all ranks continue from their images of this checkpoint. Its marks have
-    /// come, those of later ones may never come.
-    pub fn moved(&mut self, epoch: Epoch) {
+    /// Hosts are lost, and all ranks continue from their images of this checkpoint, or start anew.
+    /// Its marks have come, those of later ones may never come.
+    pub fn moved(&mut self, epoch: Option<Epoch>) {
         self.order.continue_from(epoch);
     }
 
-    /// The newest checkpoint in files from which the next launch could continue: all that ranks
-    /// wrote before it has come, and what they read can be given again.
+    /// The newest checkpoint in files from which the job could continue without a host: all that
+    /// ranks wrote before it has come, and what they read can be given again.
     pub fn outlives_hosts(&self) -> Option<Epoch> {
-        let is_lost = self.reader.is_some() && self.source.is_lost();
-        self.order.outlives_hosts().filter(|_| !is_lost)
+        self.order
+            .outlives_hosts()
+            .filter(|_| !self.has_lost_input())
     }
 
     /// The job is to stop: what a rank writes after its image of the last checkpoint is not shown,
@@ -218,11 +195,10 @@ impl Streams {
 
     /// The job has stopped with this checkpoint, and all output has come.
     pub fn stopped(&mut self, epoch: Epoch) {
-        self.ends = None;
         if let Some(held_output) = &mut self.held_output {
             held_output.stop(epoch);
         }
-        self.hold_for_relaunch();
+        self.hold_for_regions();
         if let Some(stored) = &mut self.stored {
             stored.release();
         }
@@ -278,28 +254,11 @@ impl Streams {
             self.failed = self.failed.take().or(held.err());
             return self.owe(host, credit);
         }
-        let (fresh, last) = self.without_end((rank, stream), bytes, last);
-        let kept = credit.saturating_sub(fresh.len() as u32);
+        let kept = credit.saturating_sub(bytes.len() as u32);
         if let Some(credit) = self.credit.get_mut(host) {
             *credit += kept;
         }
-        self.show((host, credit - kept), (rank, stream), fresh, last);
-    }
-
-    /// Output of a rank without the unfinished line at the end of the stream, which is kept if the
-    /// next launch may write the whole line.
-    fn without_end(
-        &mut self,
-        who: (Rank, Stream),
-        mut bytes: Vec<u8>,
-        last: bool,
-    ) -> (Vec<u8>, bool) {
-        let Some(ends) = self.ends.as_mut().filter(|_| last) else {
-            return (bytes, last);
-        };
-        let line = bytes.iter().rposition(|byte| *byte == b'\n');
-        ends.insert(who, bytes.split_off(line.map_or(0, |at| at + 1)));
-        (bytes, false)
+        self.show((host, credit - kept), (rank, stream), bytes, last);
     }
 
     /// Passes output on to its sink, without what is repeated.
@@ -331,10 +290,7 @@ impl Streams {
         match piece.mark {
             Some(OutputMark::Image(epoch)) => self.mark_filters(piece.rank, epoch),
             Some(OutputMark::Regions(_)) => {}
-            None => {
-                let (bytes, last) = self.without_end(who, piece.bytes, piece.last);
-                self.show((0, 0), who, bytes, last);
-            }
+            None => self.show((0, 0), who, piece.bytes, piece.last),
         }
     }
 
@@ -387,8 +343,8 @@ impl Streams {
         })
     }
 
-    /// Holds committed output further if a relaunch may repeat it.
-    fn hold_for_relaunch(&mut self) {
+    /// Holds committed output further if a start with registered memory may repeat it.
+    fn hold_for_regions(&mut self) {
         if let (Some(held_output), Some(stored)) = (&mut self.held_output, &mut self.stored) {
             let moved = stored.fill(held_output);
             self.failed = self.failed.take().or(moved.err());
@@ -491,6 +447,58 @@ impl Streams {
             .for_each(|filter| filter.rewind(epoch));
     }
 
+    /// A rank starts anew on this host, with its registered memory of this checkpoint. Returns
+    /// whether it is given standard input from the beginning.
+    pub fn start_again(
+        &mut self,
+        host: HostIndex,
+        rank: Rank,
+        regions: Epoch,
+        reactor: &Reactor,
+    ) -> bool {
+        self.arrivals.rolls_back(host, rank);
+        if self.held_for_stop().is_some() {
+            self.show_released();
+        }
+        if let Some(held_output) = &mut self.held_output {
+            held_output.rewind(rank, None);
+        }
+        if let Some(stored) = &mut self.stored {
+            stored.rewind(rank, regions);
+        }
+        for filter in self.filters_of(rank) {
+            *filter = ReplayFilter::default();
+        }
+        self.begin_lines(rank, regions);
+        let reader = self.reader.as_mut().filter(|(reader, _)| *reader == rank);
+        let Some((_, place)) = reader else {
+            return false;
+        };
+        *place = host;
+        self.begins_again.push(host);
+        self.source.give_again(reactor);
+        true
+    }
+
+    /// The lines that the rank had begun when it stored its memory, and that it ends now.
+    fn begin_lines(&mut self, rank: Rank, regions: Epoch) {
+        let begun = self.begun.get(&regions).and_then(|all| all.get(&rank));
+        let Some((begun, held_output)) = begun.zip(self.held_output.as_mut()) else {
+            return;
+        };
+        let lines = [Stream::Out, Stream::Err].into_iter().zip(begun);
+        for (stream, line) in lines.filter(|(_, line)| !line.is_empty()) {
+            let held = held_output.push(&OutputPiece {
+                rank,
+                stream,
+                bytes: line.to_vec(),
+                last: false,
+                mark: None,
+            });
+            self.failed = self.failed.take().or(held.err());
+        }
+    }
+
     /// These checkpoints count from now on. That takes effect once every rank's mark has come.
     pub fn counted(&mut self, counted: CommittedEpochs) {
         self.order.counted(counted);
@@ -519,7 +527,7 @@ impl Streams {
                     if let Some(held_output) = held_output {
                         held_output.commit(epoch);
                     }
-                    self.hold_for_relaunch();
+                    self.hold_for_regions();
                     for filter in self
                         .replay_filters
                         .iter_mut()
@@ -558,16 +566,22 @@ impl Streams {
         self.show_released();
     }
 
-    /// The lines that were unfinished when the ranks stored their memory at this checkpoint.
-    /// `None`: it was not in this launch, or output is not held, so they were shown.
-    pub fn begun(&mut self, state: Epoch) -> Option<Vec<(Rank, Begun)>> {
-        Some(self.begun.remove(&state)?.into_iter().collect())
+    /// The job may start anew with this checkpoint of registered memory: it is told that it can.
+    pub fn may_continue_from(&mut self, regions: Epoch) {
+        if let Some(stored) = &mut self.stored {
+            stored.continue_from(regions);
+        }
     }
 
     /// In a job whose output is held: the checkpoint of registered memory before which all output
     /// was written that may be shown.
     pub fn shown_regions(&self) -> Option<Epoch> {
         self.stored.as_ref()?.newest()
+    }
+
+    /// Standard input can't be given again from its beginning, and somebody reads it.
+    pub fn has_lost_input(&self) -> bool {
+        self.reader.is_some() && self.source.is_lost()
     }
 
     /// The bytes read from standard input, for another launch.
@@ -577,13 +591,10 @@ impl Streams {
 
     /// All ranks have ended for good: nothing is written again.
     pub fn release(&mut self) {
-        for (who, rest) in self.ends.take().into_iter().flatten() {
-            self.show((0, 0), who, rest, true);
-        }
         if let Some(held_output) = &mut self.held_output {
             held_output.release();
         }
-        self.hold_for_relaunch();
+        self.hold_for_regions();
         if let Some(stored) = &mut self.stored {
             stored.release();
         }
@@ -606,6 +617,9 @@ impl Streams {
         if let Some((_, host)) = self.reader
             && let Some(bytes) = self.source.read()
         {
+            for host in self.begins_again.drain(..) {
+                hosts.queue(host, &MpirunToLocal::InputAgain)?;
+            }
             hosts.queue(host, &MpirunToLocal::Input(ByteBuf::from(bytes)))?;
         }
         Ok(())

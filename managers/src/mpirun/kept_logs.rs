@@ -52,24 +52,19 @@ struct RequestedLog {
 }
 
 impl KeptLogs {
-    /// Of a launch of a job that logs messages: the determinants of the launch before, or of the
-    /// job that is continued, if it begins from images.
+    /// Of a launch of a job that logs messages: the determinants of the job that is continued, if
+    /// it begins from images.
     ///
     /// # Errors
     /// The determinants are not there, or can't be stored.
-    pub(super) fn of(launch: &Launch, before: Option<KeptLogs>) -> Result<Self> {
+    pub(super) fn of(launch: &Launch) -> Result<Self> {
         let options = &launch.plan.options;
         if options.recovery.log().is_none() {
             return Ok(KeptLogs::default());
         }
         let named = NamedJob::of(&launch.plan, launch.generation, launch.before);
-        let determinants = match (launch.plan.from, before, &named) {
-            (Some(_), Some(_), _) if options.recovery.is_optimistic() => {
-                let why = "a job with --recovery receiver-log can't be launched again yet";
-                return Err(Error::Log(why.into()));
-            }
-            (Some(_), Some(before), _) => before.determinants,
-            (Some(_), None, Some(named)) => {
+        let determinants = match (launch.plan.from, &named) {
+            (Some(_), Some(named)) => {
                 DeterminantsFile::load(named.folder(), named.id()).map_err(Error::Log)?
             }
             _ => DeterminantCopies::new(),

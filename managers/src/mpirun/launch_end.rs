@@ -1,8 +1,8 @@
-//! The end of a launch: of the job, or because the job is launched again.
+//! The end of a launch: of the job, or because the checkpoint to begin from is damaged. From which
+//! states a job can continue that has lost a host.
 
 use super::Launcher;
 use super::launch_order::Launch;
-use super::state_folder;
 use crate::launch::linked_mpi::linked_mpi;
 use crate::saved_images;
 use rejoin_channel_table::{Epoch, Generation};
@@ -20,12 +20,11 @@ use std::time::Duration;
 /// output that takes nothing more. After other ends it waits without limit.
 const READER_LIMIT: Duration = Duration::from_secs(2);
 
-impl Launcher {
-    /// A lost host would not end the job.
-    pub(super) fn may_relaunch(&self) -> bool {
-        !self.stored_states(&[], self.regions).is_empty()
-    }
+/// Processes begin anew, and read standard input.
+pub(super) const LOST_INPUT: &str = "What was read of standard input is too much to be given again: only the rest of it \
+                                     is";
 
+impl Launcher {
     /// From what the job could continue without these hosts, the newest first. `regions`: the
     /// checkpoints of registered memory that count.
     fn stored_states(&self, lost: &[HostIndex], regions: RegionEpochs) -> Vec<StoredState> {
@@ -82,9 +81,6 @@ impl Launcher {
     /// The job is over, its last output has come and was written.
     pub(super) fn finished(&mut self) -> Option<Verdict> {
         let open = self.hosts.any_open();
-        if let Some((_, verdict)) = self.central.relaunch() {
-            return self.streams.is_written().then(|| verdict.clone());
-        }
         let (verdict, since) = self.central.over()?;
         let impatient = matches!(
             verdict,
@@ -101,47 +97,23 @@ impl Launcher {
         (done || is_late).then(|| verdict.clone())
     }
 
-    /// Central has asked whether the job can be launched again, or from which state: that is
-    /// certain once no host has a link.
+    /// Central has asked from which stored states the job can continue without the lost hosts.
     pub(super) fn answer_stored(&mut self) {
-        if let Some(regions) = self.central.wants_relaunchable() {
-            let machines = &self.launch.machines;
-            let hosts = 0..machines.hosts.len();
-            let is_lost =
-                |host: &HostIndex| machines.ranks_on(*host) > 0 && !self.hosts.is_open(*host);
-            let lost: Vec<HostIndex> = hosts.filter(is_lost).collect();
-            let states = self.stored_states(&lost, regions);
-            self.central.notify(CentralInput::Relaunchable(states));
-        }
-        if let Some(regions) = self.central.wants_stored()
-            && !self.hosts.any_open()
-        {
-            let states = self.stored_states(&[], regions);
-            self.central.reply_stored(states);
-        }
-    }
-
-    /// Reports that the job is launched again. Returns the data of this launch that the next one
-    /// needs.
-    pub(super) fn relaunch(&mut self) -> Option<Launch> {
-        let (relaunch, verdict) = self.central.relaunch()?;
-        let mut next = state_folder::after(&self.launch, relaunch);
-        let from = match relaunch.state {
-            StoredState::Images(epoch) => {
-                self.state_folder.clear_except(Some(epoch));
-                format!("checkpoint {epoch}")
-            }
-            StoredState::Regions(epoch) => {
-                self.state_folder.clear_except(None);
-                next.plan.begun = self.streams.begun(epoch).unwrap_or(next.plan.begun);
-                format!("its registered memory of checkpoint {epoch}")
-            }
+        let Some(regions) = self.central.wants_stored() else {
+            return;
         };
-        let text = format!("{verdict}; the job is launched again on other hosts from {from}");
-        next.consumed = self.streams.consumed();
-        let verdict = verdict.clone();
-        self.note_relaunch(text, &next, &verdict);
-        Some(next)
+        // Also those that have no ranks any more, and have had some.
+        let hosts = 0..self.launch.machines.hosts.len();
+        let lost: Vec<HostIndex> = hosts.filter(|host| !self.hosts.is_open(*host)).collect();
+        let states = self.stored_states(&lost, regions);
+        let regions = states.iter().find_map(|state| match state {
+            StoredState::Regions(epoch) => Some(*epoch),
+            StoredState::Images(_) => None,
+        });
+        if let Some(epoch) = regions {
+            self.streams.may_continue_from(epoch);
+        }
+        self.central.notify(CentralInput::Stored(states));
     }
 
     /// The launch after this one, which began from a damaged checkpoint: it begins from the one
@@ -161,11 +133,16 @@ impl Launcher {
         next.generation = Generation(self.central.view().generation.0 + 1);
         next.launch += 1;
         next.consumed = self.streams.consumed();
-        let text = format!(
+        let mut text = format!(
             "checkpoint {from} can't be used ({why}); the job is launched again from checkpoint {before}, \
              the one before it. What the job has written since then appears again"
         );
-        self.note_relaunch(text, &next, verdict);
+        if next.consumed.is_lost() {
+            text = format!("{text}. {LOST_INPUT}");
+        }
+        user_log::say(&text);
+        let events = &mut self.observers.events;
+        events.verdict("relaunched", next.generation.0, verdict);
         Some(next)
     }
 
@@ -186,15 +163,6 @@ impl Launcher {
         }
         let why = saved_images::damage_of(named.images(), named.id(), *rank, from)?;
         Some((from, format!("rank {rank}: {why}")))
-    }
-
-    fn note_relaunch(&mut self, mut text: String, next: &Launch, verdict: &Verdict) {
-        if next.consumed.is_lost() {
-            text += ". What was read of standard input is too much to be given again: only the rest of it is";
-        }
-        user_log::say(&text);
-        let events = &mut self.observers.events;
-        events.verdict("relaunched", next.generation.0, verdict);
     }
 
     pub(super) fn output_lost(&mut self, lost: SinkLost) -> Result<()> {

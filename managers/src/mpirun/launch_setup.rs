@@ -1,6 +1,5 @@
 //! From a launch to its managers: checks the limits, opens the sockets and starts everything.
 
-use super::Kept;
 use super::central_handle::CentralHandle;
 use super::job_streams::{Setup, Streams};
 use super::kept_logs::KeptLogs;
@@ -67,7 +66,7 @@ fn check_copy_group(launch: &Launch) -> Result<()> {
 }
 
 /// The setup of the streams for a launch.
-fn setup(launch: &Launch, relaunch: Option<bool>) -> Setup {
+fn setup(launch: &Launch, restarts: Option<bool>) -> Setup {
     let (plan, machines) = (&launch.plan, &launch.machines);
     let host_of = |rank: Rank| machines.placement.get(rank.0 as usize).copied();
     Setup {
@@ -78,16 +77,15 @@ fn setup(launch: &Launch, relaunch: Option<bool>) -> Setup {
         recovers: launch.recovery.is_some(),
         has_groups: plan.options.recovery.log().is_some(),
         show: launch.show,
-        relaunch,
-        keeps_input: relaunch.is_some() || launch.before.is_some(),
+        restarts,
+        keeps_input: restarts.is_some() || launch.before.is_some(),
         consumed: launch.consumed.clone(),
         from: plan.from,
-        continues: relaunch.is_some() && (plan.claim.is_some() || plan.copies.is_some()),
     }
 }
 
 /// The central manager's data about a launch. `takes_in`: other hosts can take in ranks of a lost
-/// one. `failover`: the job can be launched again.
+/// one. `failover`: the job may continue without a lost host.
 fn job(launch: &Launch, failover: bool, takes_in: bool) -> Job {
     let spent = u64::try_from(launch.begun.elapsed().as_millis());
     let log = launch.plan.options.recovery.log();
@@ -177,15 +175,9 @@ fn progress_line(launch: &Launch) -> ProgressLine {
 }
 
 impl Launcher {
-    /// Starts the managers of a launch. `kept`: what the launch before has left, if
-    /// it is continued.
-    pub(super) fn new(
-        launch: Launch,
-        mut observers: Observers,
-        kept: Option<Kept>,
-    ) -> Result<Self> {
-        let (streams, logs) = kept.unzip();
-        let logs = KeptLogs::of(&launch, logs)?;
+    /// Starts the managers of a launch.
+    pub(super) fn new(launch: Launch, mut observers: Observers) -> Result<Self> {
+        let logs = KeptLogs::of(&launch)?;
         let state_folder = StateFolder::of(&launch);
         let named = NamedJob::of(&launch.plan, launch.generation, launch.before);
         let machines = &launch.machines;
@@ -209,10 +201,7 @@ impl Launcher {
         let failover = state_folder.is_prepared();
         let setup = setup(&launch, failover);
         let kinds = [kind::SINK, kind::STDIN];
-        let streams = match streams {
-            Some(streams) => streams.continued(setup, kinds),
-            None => Streams::new(setup, kinds)?,
-        };
+        let streams = Streams::new(setup, kinds)?;
         let recovery = launch.plan.options.recovery.name();
         let summary = StatusSummary::new(name, launch.program().into_owned(), recovery);
         let control = QueryServer::new(plan.job, kind::CONTROL, &reactor);

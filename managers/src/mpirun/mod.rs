@@ -99,9 +99,8 @@ pub fn run(mut launch: Launch) -> i32 {
         }
     };
     begin_above_stored(&mut launch);
-    let mut kept = None;
     let (result, damaged) = loop {
-        let (result, next) = run_once(&launch, observers, kept);
+        let (result, next) = run_once(&launch, observers);
         // Whatever happened, nothing of the job stays behind.
         let left = descendants::sweep(descendants::SWEEP_LIMIT);
         if !left.is_empty() {
@@ -111,7 +110,7 @@ pub fn run(mut launch: Launch) -> i32 {
             ));
         }
         match next {
-            Next::Launch(next) => (launch, observers, kept) = *next,
+            Next::Launch(next) => (launch, observers) = *next,
             Next::Ends { damaged } => break (result, damaged),
         }
     };
@@ -144,23 +143,22 @@ enum Next {
     },
 }
 
-/// Runs a job to its end on these hosts, or until it is launched again: it has lost a host, or the
-/// checkpoint to begin from is damaged.
-fn run_once(launch: &Launch, observers: Observers, kept: Option<Kept>) -> (Result<Verdict>, Next) {
-    let is_first = kept.is_none();
-    let mut launcher = match Launcher::new(launch.clone(), observers, kept) {
+/// Runs a job to its end on these hosts, or until it is launched again because the checkpoint to
+/// begin from is damaged.
+fn run_once(launch: &Launch, observers: Observers) -> (Result<Verdict>, Next) {
+    let mut launcher = match Launcher::new(launch.clone(), observers) {
         Ok(launcher) => launcher,
         Err(error) => return (Err(error), Next::Ends { damaged: None }),
     };
-    if let Some(checkpoint) = launch.plan.from.filter(|_| is_first) {
+    if let Some(checkpoint) = launch.plan.from {
         launcher.load_shown(checkpoint);
     }
     let verdict = launcher.run();
-    let relaunched = verdict.is_ok().then(|| launcher.relaunch()).flatten();
-    let falls_back = relaunched.is_none();
-    let ended = verdict.as_ref().ok().filter(|_| falls_back);
+    let ended = verdict.as_ref().ok();
     let damage = ended.and_then(|verdict| launcher.damage(verdict));
-    let next = relaunched.or_else(|| launcher.fall_back(ended?, damage.as_ref()?));
+    let next = ended
+        .zip(damage.as_ref())
+        .and_then(|(verdict, damage)| launcher.fall_back(verdict, damage));
     launcher.central.forget();
     if next.is_none() {
         launcher.report();
@@ -181,12 +179,7 @@ fn run_once(launch: &Launch, observers: Observers, kept: Option<Kept>) -> (Resul
             _ => {}
         }
     }
-    let Launcher {
-        observers,
-        streams,
-        logs,
-        ..
-    } = launcher;
+    let Launcher { observers, .. } = launcher;
     let Some(next) = next else {
         let damaged = damage.map(|(from, why)| {
             format!(
@@ -195,17 +188,11 @@ fn run_once(launch: &Launch, observers: Observers, kept: Option<Kept>) -> (Resul
         });
         return (verdict, Next::Ends { damaged });
     };
-    // After a rollback the streams drop what is written again. Without one nobody knows.
-    let continues = next.plan.from.filter(|_| !falls_back);
-    let kept = continues.map(|_| (streams, logs));
-    (verdict, Next::Launch(Box::new((next, observers, kept))))
+    (verdict, Next::Launch(Box::new((next, observers))))
 }
 
 /// The next launch of a job, and what it takes over from the one before.
-type NextLaunch = (Launch, Observers, Option<Kept>);
-
-/// What a launch from images takes over from the one before.
-type Kept = (Streams, KeptLogs);
+type NextLaunch = (Launch, Observers);
 
 struct Launcher {
     central: CentralHandle,
@@ -314,7 +301,7 @@ impl Launcher {
     }
 
     fn wait_limit(&self) -> Option<Duration> {
-        let over = self.central.over().is_some() || self.central.relaunch().is_some();
+        let over = self.central.over().is_some();
         let reader = over.then_some(Duration::from_millis(50));
         let limits = [
             self.central.wait_limit(),

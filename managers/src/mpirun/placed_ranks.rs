@@ -36,9 +36,7 @@ impl Launcher {
             let returned = returned.as_deref();
             self.state_folder
                 .moved(&self.launch, placement.from, returned);
-            if let Some(from) = placement.from {
-                self.streams.moved(from);
-            }
+            self.streams.moved(placement.from);
         }
         let machines = &self.launch.machines;
         let used: Vec<HostIndex> = (0..machines.hosts.len())

@@ -52,9 +52,7 @@ impl RepeatedInputs {
                 Way::Unnumbered
             }
             // Another one asks again.
-            CentralInput::Suspended | CentralInput::Stored(_) | CentralInput::Relaunchable(_) => {
-                Way::Unnumbered
-            }
+            CentralInput::Suspended | CentralInput::Stored(_) => Way::Unnumbered,
             CentralInput::Signal(_)
             | CentralInput::Stop(_)
             | CentralInput::Checkpoint

@@ -1,8 +1,6 @@
-//! A job that loses a host is launched again on the others, from what its ranks stored in a folder
-//! of all hosts: images of their processes, or memory that the program registered. Central decides
-//! on the relaunch, and when the present launch can no longer act. This module finds the state from
-//! which the next launch continues. A manager that comes back from the lost host learns that its
-//! launch is void.
+//! A job that loses a host continues on the others, from what its ranks stored in a folder of all
+//! hosts: images of their processes, or memory that the program registered. Central decides on
+//! that. This module finds the states from which the job can continue.
 //!
 //! If only committed output is shown, the job continues from the state of the shown output, not
 //! from a newer one. Later output was not shown, and is written again.
@@ -16,21 +14,18 @@ use rejoin_ckpt::regions::{self, JobClaim};
 use rejoin_ckpt::store::{FolderClaim, ImageFolder};
 use rejoin_managers_host::error::{Error, Result};
 use rejoin_managers_host::{images_folder, run_dir};
-use rejoin_managers_protocol::central::{
-    CopyGroups, FormerHosts, HostIndex, Relaunch, StoredState,
-};
-use rejoin_managers_protocol::manager_messages::MovedRank;
+use rejoin_managers_protocol::central::{CopyGroups, FormerHosts, HostIndex};
 use rejoin_managers_protocol::region_commits::RegionEpochs;
 use rejoin_managers_report::user_log::listed;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The folder of a job's registered memory, if the job may be launched again from it.
+/// The folder of a job's registered memory, if the job may start anew with it.
 #[derive(Debug)]
 pub(super) struct StateFolder {
     folder: Option<PathBuf>,
-    /// The job may be launched again.
+    /// The job may continue without a lost host.
     is_prepared: bool,
     /// The files of process images, if all hosts may see them.
     images: Option<ImageFolder>,
@@ -81,7 +76,7 @@ pub(super) fn highest(launch: &Launch) -> Epoch {
 }
 
 impl StateFolder {
-    /// The state folder for the launch after this one.
+    /// The state folder of this launch.
     pub fn of(launch: &Launch) -> StateFolder {
         let options = &launch.plan.options;
         let folder = options.folder.as_ref().map(PathBuf::from);
@@ -134,7 +129,7 @@ impl StateFolder {
         }
     }
 
-    /// The job may be launched again; whether this launch began from a stored state.
+    /// The job may continue without a lost host; whether this launch began from a stored state.
     pub fn is_prepared(&self) -> Option<bool> {
         self.is_prepared.then_some(self.restarted)
     }
@@ -188,14 +183,6 @@ impl StateFolder {
         })
     }
 
-    /// Removes the images of other checkpoints than the one from which the job continues.
-    pub fn clear_except(&self, epoch: Option<Epoch>) {
-        if let Some(folder) = &self.images {
-            // What can't be removed takes room and does no harm: later images have other numbers.
-            let _ = folder.clear(epoch.map(|epoch| epoch.0).as_slice());
-        }
-    }
-
     /// The checkpoint of registered memory from which the job would continue: one of the committed
     /// ones, or that from which this launch began. `shown`: output up to this one was shown.
     pub fn regions(&self, committed: RegionEpochs, shown: Option<Epoch>) -> Option<Epoch> {
@@ -212,48 +199,9 @@ fn are_copied(launch: &Launch) -> bool {
     launch.plan.copies.is_some() && !groups(launch).stripes().is_empty()
 }
 
-/// The launch after this one, as central has decided it.
-pub(super) fn after(launch: &Launch, relaunch: &Relaunch) -> Launch {
-    let mut next = launch.clone();
-    if let Some(lost) = next.machines.hosts.get_mut(relaunch.lost) {
-        lost.lost = true;
-    }
-    for (host, machine) in next.machines.hosts.iter_mut().enumerate() {
-        machine.drained = relaunch.drained.contains(&host);
-    }
-    next.machines.placement.clone_from(&relaunch.placement);
-    next.generation = relaunch.generation;
-    next.launch += 1;
-    next.requested = relaunch.requested;
-    next.stop = launch.stop.of_next_launch();
-    (next.plan.from, next.before) = (None, None);
-    next.plan.input_again = true;
-    if let Some(copies) = &mut next.plan.copies {
-        copies.moved = moved(launch, relaunch.lost);
-    }
-    match relaunch.state {
-        StoredState::Images(epoch) => next.plan.from = Some(epoch),
-        StoredState::Regions(epoch) => {
-            next.plan.options.restart = true;
-            next.plan.options.newest = Some(epoch.0);
-        }
-    }
-    next
-}
-
 /// Which host keeps what of which files.
 fn groups(launch: &Launch) -> CopyGroups {
     CopyGroups::new(&launch.machines.placement, launch.plan.copy_group as usize)
-}
-
-/// The ranks of a lost host, and what is left of their files.
-fn moved(launch: &Launch, lost: HostIndex) -> Vec<MovedRank> {
-    let groups = groups(launch);
-    let ranks = (0u32..).map(Rank).zip(&launch.machines.placement);
-    let moved = ranks.filter(|(_, host)| **host == lost);
-    moved
-        .map(|(rank, _)| groups.moved(rank, |host| *host == lost))
-        .collect()
 }
 
 /// The folder of the job's process images.

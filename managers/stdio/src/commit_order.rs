@@ -50,12 +50,13 @@ impl CommitOrder {
         }
     }
 
-    /// All ranks continue from the files of this checkpoint. Marks of it and of earlier ones may
-    /// never come; of later ones they may be here already.
-    pub fn continue_from(&mut self, from: Epoch) {
+    /// All ranks continue from the files of this checkpoint, or start anew. Marks of it and of
+    /// earlier ones may never come; of later ones they may be here already.
+    pub fn continue_from(&mut self, from: Option<Epoch>) {
         let ranks = u32::try_from(self.ranks).unwrap_or(u32::MAX);
-        let marked = self.marked.split_off(&Epoch(from.0.saturating_add(1)));
-        *self = CommitOrder::new(ranks, Some(from));
+        let next = from.map_or(0, |from| from.0.saturating_add(1));
+        let marked = self.marked.split_off(&Epoch(next));
+        *self = CommitOrder::new(ranks, from);
         self.marked = marked;
     }
 
@@ -175,7 +176,7 @@ mod tests {
         let mut order = CommitOrder::new(2, None);
         order.mark(Rank(0), Epoch(5));
         order.mark(Rank(0), Epoch(7));
-        order.continue_from(Epoch(5));
+        order.continue_from(Some(Epoch(5)));
         assert_eq!(order.outlives_hosts(), Some(Epoch(5)));
         order.mark(Rank(1), Epoch(7));
         order.settled(Settled::Committed(Epoch(7)));

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// How often to see whether we are in the terminal's foreground again.
 const RETRY: Duration = Duration::from_millis(300);
 
-/// Bytes that are kept for another launch.
+/// Bytes that are kept for processes that begin anew.
 const KEPT: usize = 1 << 20;
 
 /// The bytes that one launch of a job has read, for the next one, whose processes begin anew.

@@ -1,6 +1,6 @@
-//! Output of a job that may be launched again from the memory that its program has registered. The
-//! next launch would repeat output after that. So that output is held beyond the next checkpoint of
-//! images, until a checkpoint of the registered memory is committed.
+//! Output of a job that may start anew with the memory that its program has registered. It would
+//! repeat output after that. So that output is held beyond the next checkpoint of images, until a
+//! checkpoint of the registered memory is committed.
 
 use super::output_commit::{OutputCommit, OutputMark, OutputPiece};
 use rejoin_channel_table::{Epoch, Rank};
@@ -47,6 +47,19 @@ impl StoredOutput {
     pub fn commit(&mut self, epoch: Epoch) {
         self.committed.insert(epoch);
         self.let_out();
+    }
+
+    /// The job may start anew with this checkpoint of registered memory: later ones let nothing
+    /// out.
+    pub fn continue_from(&mut self, regions: Epoch) {
+        self.committed.retain(|epoch| *epoch <= regions);
+    }
+
+    /// The rank starts anew with this checkpoint: its output after that is void.
+    pub fn rewind(&mut self, rank: Rank, regions: Epoch) {
+        // Without the mark of it, it was there before the job began, and all is held.
+        let from = self.committed.contains(&regions).then_some(regions);
+        self.held_output.rewind(rank, from);
     }
 
     /// Takes all that `from` lets out.
@@ -149,10 +162,34 @@ mod tests {
     }
 
     #[test]
+    fn a_start_with_registered_memory_makes_later_output_void() {
+        let mut stored = StoredOutput::new(2, false);
+        let begin = [(0, "a"), (0, "1"), (1, "1"), (0, "b"), (1, "c"), (0, "2")];
+        stored.commit(Epoch(1));
+        stored.commit(Epoch(2));
+        assert_eq!(shown(&mut stored, &begin), "a");
+        // The mark of the other rank comes after the question from which state the job continues.
+        stored.continue_from(Epoch(1));
+        assert_eq!(shown(&mut stored, &[(1, "2"), (1, "d")]), "");
+        assert_eq!(stored.newest(), Some(Epoch(1)));
+        stored.rewind(Rank(0), Epoch(1));
+        stored.rewind(Rank(1), Epoch(1));
+        let again = [(0, "e"), (1, "f"), (0, "3"), (1, "3"), (0, "g")];
+        assert_eq!(shown(&mut stored, &again), "");
+        stored.commit(Epoch(3));
+        assert_eq!(taken(&mut stored), "ef");
+    }
+
+    #[test]
     fn of_a_job_that_goes_on_from_a_state_all_is_held() {
         let mut stored = StoredOutput::new(2, true);
         stored.commit(Epoch(7));
         assert_eq!(shown(&mut stored, &[(0, "a"), (1, "b"), (0, "7")]), "");
         assert_eq!(shown(&mut stored, &[(0, "c"), (1, "7")]), "ab");
+        let mut stored = StoredOutput::new(1, true);
+        assert_eq!(shown(&mut stored, &[(0, "a")]), "");
+        stored.rewind(Rank(0), Epoch(5));
+        stored.commit(Epoch(7));
+        assert_eq!(shown(&mut stored, &[(0, "b"), (0, "7")]), "b");
     }
 }

@@ -216,6 +216,7 @@ fn local(number: u32, ranks: u32, process_map: &ProcessMap) -> Local {
             .map(|rank| (Rank(*rank), Incarnation(0)))
             .collect(),
         from: None,
+        regions: None,
         moved: Vec::new(),
     };
     let mut step = |input| {

@@ -5,10 +5,42 @@ use super::process_model::{Process, SimFile};
 use super::work::Work;
 use super::{Event, Host, JobWorld, Key, MILLI};
 use rejoin_channel_table::{Epoch, ImageId, Incarnation, Rank};
-use rejoin_managers_protocol::central::{HostIndex, RankPlacement};
+use rejoin_managers_protocol::central::{CentralInput, HostIndex, RankPlacement, StoredState};
 use rejoin_managers_protocol::manager_messages::{MovedRank, Time};
 
 impl<W: Work> JobWorld<W> {
+    /// Central asks which state is stored. The program has also stored registered memory, with
+    /// which its ranks can start anew.
+    pub(super) fn ask_stored(&mut self) {
+        let delay = self.rng.between(100_000, 5 * MILLI);
+        self.after(delay, Event::Stored(self.boots));
+    }
+
+    /// The answer, to this run of central.
+    pub(super) fn answer_stored(&mut self, boot: u32) -> Result<(), String> {
+        if boot != self.boots || self.central.is_none() {
+            return Ok(());
+        }
+        let images = self.stored_images().map(StoredState::Images);
+        let regions = StoredState::Regions(Epoch(1));
+        let regions = self.rng.chance(90).then_some(regions);
+        let states = images.filter(|_| self.rng.chance(75)).into_iter();
+        let states = states.chain(regions).collect();
+        self.central(CentralInput::Stored(states))
+    }
+
+    /// The newest checkpoint in files that outlives a host, if they are all there for other hosts.
+    fn stored_images(&self) -> Option<Epoch> {
+        let epoch = match self.copy_groups().stripes().is_empty() {
+            true => self.stored.file,
+            false => self.stored.partner,
+        }?;
+        let mut ranks = (0..self.shape.ranks()).map(Rank);
+        ranks
+            .all(|rank| self.outlives_hosts(rank, epoch))
+            .then_some(epoch)
+    }
+
     /// Whether a rank's file of this checkpoint is there if any host is lost, as mpirun knows.
     pub(super) fn outlives_hosts(&self, rank: Rank, epoch: Epoch) -> bool {
         let id = ImageId::Checkpoint(epoch);

@@ -104,11 +104,6 @@ impl<W: Work> JobWorld<W> {
             }
             central::CentralEffect::Counters(..) => {}
             central::CentralEffect::RequestStored { .. } => self.ask_stored(),
-            central::CentralEffect::RequestRelaunchable { .. } => {
-                let delay = self.rng.between(100_000, 5 * MILLI);
-                self.after(delay, Event::Relaunchable(self.boots));
-            }
-            central::CentralEffect::Relaunch(next) => self.relaunch(next)?,
             central::CentralEffect::Placed(placement) => self.place(placement)?,
             central::CentralEffect::HostAdded { host, added } => self.add_host(host, added),
             central::CentralEffect::Join(host) => self.join_once(host),

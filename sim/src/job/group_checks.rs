@@ -52,7 +52,11 @@ impl<W: Work> JobWorld<W> {
     /// Central has stored that ranks come back.
     pub(super) fn return_begins(&mut self, back: &Return) -> Result<(), String> {
         match back.scope {
-            ReturnScope::All => self.all_return(back.generation),
+            ReturnScope::All => {
+                let starts = back.from.is_none() && back.regions.is_some();
+                self.tally.region_starts += u64::from(starts);
+                self.all_return(back.generation)
+            }
             ReturnScope::Groups => {
                 self.tally.group_returns += 1;
                 let from = back.from.unwrap_or_default();

@@ -93,14 +93,6 @@ impl SimLink {
         SimLink::new(u32::MAX)
     }
 
-    /// The link of the next launch, over the same network.
-    pub fn relaunched(&self, run: u32) -> SimLink {
-        SimLink {
-            unreachable: self.unreachable,
-            ..SimLink::new(run)
-        }
-    }
-
     /// The host can't be reached until this time.
     pub fn make_unreachable(&mut self, until: u64) {
         self.unreachable = self.unreachable.max(until);

@@ -78,15 +78,4 @@ impl SimCopies {
     pub fn drop(&mut self, file: KeptFile) {
         self.copies.remove(&file);
     }
-
-    /// The launch is over. The whole copies of this checkpoint stay. Returns them by host.
-    pub fn keep(&mut self, epoch: Option<Epoch>) -> BTreeMap<HostIndex, Vec<KeptFile>> {
-        self.copies
-            .retain(|file, copy| file.image.checkpoint() == epoch && copy.is_whole);
-        let mut by_host: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for (file, copy) in &self.copies {
-            by_host.entry(copy.host).or_default().push(*file);
-        }
-        by_host
-    }
 }

@@ -11,6 +11,7 @@
 //! - a failure brings back the ranks of its recovery group only, and groups take turns
 //!   ([`group_watch`]).
 
+mod begun_host;
 mod delivery;
 mod displaced;
 mod drive;
@@ -26,7 +27,6 @@ mod host_probing;
 mod image_copies;
 pub mod logged_ring;
 mod logged_state;
-mod next_launch;
 pub mod process_model;
 pub mod queue;
 mod ranks;
@@ -121,10 +121,8 @@ enum Event<E> {
     Fault(JobFault),
     /// Central is started again.
     Resume,
-    /// The stored state that this run of central has asked for is known.
+    /// The stored states that this run of central has asked for are known.
     Stored(u32),
-    /// This run of central has asked whether there is a stored state.
-    Relaunchable(u32),
     Work(E),
 }
 
@@ -444,8 +442,7 @@ impl<W: Work> JobWorld<W> {
             }
             Event::Fault(fault) => self.inject(fault),
             Event::Resume => self.resume(),
-            Event::Stored(boot) => self.stored(boot),
-            Event::Relaunchable(boot) => self.relaunchable(boot),
+            Event::Stored(boot) => self.answer_stored(boot),
             Event::Work(event) => self.working(event),
         }
     }

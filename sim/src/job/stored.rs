@@ -2,9 +2,7 @@
 
 use super::process_model::{SimFile, SimImage};
 use rejoin_channel_table::{Epoch, Generation, ImageId, MoveNumber, Rank};
-use rejoin_managers_protocol::central::{
-    HostIndex, RankMove, Record, Relaunch, Return, ReturnScope,
-};
+use rejoin_managers_protocol::central::{HostIndex, RankMove, Record, Return, ReturnScope};
 use rejoin_managers_protocol::levels::Level;
 use rejoin_managers_protocol::manager_messages::{ImageOrder, RankMoveOrder, RegionOrder, ToLocal};
 use rejoin_managers_protocol::verdict::Verdict;
@@ -48,22 +46,12 @@ pub struct Stored {
     pub moving: Option<(MoveNumber, Vec<RankMove>)>,
     /// The last number of an image with which a rank was to move.
     pub moved_with: Option<MoveNumber>,
-    /// The next launch.
-    pub relaunching: Option<Relaunch>,
-    /// The checkpoint from whose files this launch has begun.
-    pub began_from: Option<Epoch>,
+    /// The checkpoint of registered memory with which a rank starts.
+    pub regions: Option<Epoch>,
 }
 
 impl Default for Stored {
     fn default() -> Stored {
-        Stored::begin(Generation(0))
-    }
-}
-
-impl Stored {
-    /// The empty state of a launch that begins with this generation.
-    #[must_use]
-    pub fn begin(generation: Generation) -> Stored {
         Stored {
             ordered: Epoch(0),
             committed: None,
@@ -73,8 +61,8 @@ impl Stored {
             history: BTreeSet::new(),
             oldest: None,
             fallbacks: 0,
-            generation,
-            origins: BTreeMap::from([(generation, None)]),
+            generation: Generation(0),
+            origins: BTreeMap::from([(Generation(0), None)]),
             finalized: false,
             decided: false,
             stops_from: None,
@@ -82,30 +70,12 @@ impl Stored {
             of_groups: BTreeMap::new(),
             moving: None,
             moved_with: None,
-            relaunching: None,
-            began_from: None,
+            regions: None,
         }
     }
+}
 
-    /// The state of the launch after this one, which begins anew or from files.
-    #[must_use]
-    pub fn next_launch(&self, generation: Generation, from: Option<Epoch>) -> Stored {
-        // It begins with the record of the highest number that was requested before.
-        let ordered = Epoch(self.ordered.0.saturating_sub(1));
-        match from {
-            None => Stored {
-                ordered,
-                ..Stored::begin(generation)
-            },
-            // Its first generation is that of a rollback.
-            Some(_) => Stored {
-                ordered,
-                began_from: from,
-                ..Stored::begin(Generation(generation.0 - 1))
-            },
-        }
-    }
-
+impl Stored {
     /// Adds a record, and checks it against the earlier records and the images that exist. Some
     /// images may be lost; that is reported after the commit.
     ///
@@ -152,10 +122,6 @@ impl Stored {
                 self.decided = true;
             }
             Record::HostDone(host) => check(self.left.insert(host), "a host is done twice")?,
-            Record::Relaunching(next) => {
-                check(self.decided, "a relaunch before the end is decided")?;
-                self.relaunching = Some(next);
-            }
             Record::Moving { .. } | Record::MoveNumbered(_) | Record::Moved { .. } => {
                 self.store_move(record)?;
             }
@@ -188,6 +154,7 @@ impl Stored {
                 let is_new = back.generation > self.generation;
                 check(is_new, "a generation is used twice")?;
                 self.origins.insert(back.generation, back.from);
+                self.regions = back.regions;
             }
             ReturnScope::Groups => {
                 let now = self.generation;
@@ -249,8 +216,6 @@ impl Stored {
     }
 
     fn committed_in_memory(&mut self, epoch: Epoch, images: &[SimImage]) -> Result<(), String> {
-        // These are of an earlier launch.
-        let images = images.iter().filter(|_| Some(epoch) != self.began_from);
         for image in images {
             let now = image.generation == self.generation;
             check(now, "an image of another generation is committed")?;
@@ -296,7 +261,13 @@ impl Stored {
         let known = to.is_none_or(|to| self.history.contains(&to));
         check(known, "back to a checkpoint that is void")?;
         let newest = to == self.committed;
-        check(newest || (lost && to.is_some()), "back to an older one")?;
+        // Registered memory is a start of its own: what was promised of images is void.
+        let with_regions = to.is_none() && self.regions.is_some();
+        if with_regions {
+            (self.oldest, self.partner) = (None, None);
+        }
+        let is_older = lost && (to.is_some() || with_regions);
+        check(newest || is_older, "back to an older one")?;
         check(to >= self.oldest, "back behind what was promised")?;
         self.fallbacks += u64::from(!newest);
         self.history.retain(|epoch| Some(*epoch) <= to);
@@ -374,8 +345,11 @@ impl Stored {
                 now(generation) && stored && writing && copying && abandoned <= self.ordered
             }
             ToLocal::Restore {
-                generation, from, ..
-            } => now(generation) && self.is_known(from),
+                generation,
+                from,
+                regions,
+                ..
+            } => now(generation) && self.is_known(from) && regions == self.regions,
             ToLocal::Image(ImageOrder::CommitGroup {
                 generation, epoch, ..
             }) => now(generation) && self.is_of_group(epoch),
@@ -398,8 +372,8 @@ impl Stored {
             // mpirun derives it from a `Start`.
             ToLocal::Begin { .. } => false,
             ToLocal::Copy { epoch, .. } => self.history.contains(&epoch),
-            ToLocal::Spawn { .. }
-            | ToLocal::Move(RankMoveOrder::Stay { .. })
+            ToLocal::Spawn { regions, .. } => regions == self.regions,
+            ToLocal::Move(RankMoveOrder::Stay { .. })
             | ToLocal::Move(RankMoveOrder::Unload { .. })
             | ToLocal::Move(RankMoveOrder::Vacate { .. })
             | ToLocal::Release { .. }

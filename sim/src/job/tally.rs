@@ -73,10 +73,8 @@ pub struct Tally {
     pub stops: u64,
     /// Hosts that were silent.
     pub silent: u64,
-    /// Launches after the first.
-    pub relaunches: u64,
-    /// Relaunches from files of images.
-    pub continued: u64,
+    /// Starts of all ranks with registered memory.
+    pub region_starts: u64,
     /// Rollbacks on other hosts, within a launch.
     pub moves: u64,
     /// Requests to move ranks.
@@ -198,7 +196,7 @@ impl Tally {
 
 impl Tally {
     /// All counts.
-    fn counts(&mut self) -> [&mut u64; 48] {
+    fn counts(&mut self) -> [&mut u64; 47] {
         [
             &mut self.commits,
             &mut self.commits_in_moves,
@@ -230,8 +228,7 @@ impl Tally {
             &mut self.added,
             &mut self.stops,
             &mut self.silent,
-            &mut self.relaunches,
-            &mut self.continued,
+            &mut self.region_starts,
             &mut self.moves,
             &mut self.move_requests,
             &mut self.live_moves,

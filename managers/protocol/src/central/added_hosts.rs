@@ -56,10 +56,7 @@ impl AddedHostsHandler<'_> {
     fn refuses_hosts(&self, hosts: &[AddedHost]) -> Option<String> {
         let ends = matches!(
             self.course.phase,
-            CentralPhase::Finalized
-                | CentralPhase::Ending
-                | CentralPhase::Relaunching(_)
-                | CentralPhase::Over
+            CentralPhase::Finalized | CentralPhase::Ending | CentralPhase::Over
         );
         if ends || self.course.end.verdict().is_some() {
             return Some("the job is ending".into());

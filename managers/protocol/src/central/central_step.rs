@@ -11,9 +11,7 @@ use super::job_state::Central;
 use super::moves::MoveHandler;
 use super::out::Out;
 use super::phase::CentralPhase;
-use super::recovery::{
-    FailureHandler, GroupCommitHandler, HostLossHandler, LaunchRules, RelaunchHandler,
-};
+use super::recovery::{FailureHandler, GroupCommitHandler, HostLossHandler};
 use super::region_checkpoints::RegionHandler;
 use super::registration::RegistrationHandler;
 use super::resume::ResumeHandler;
@@ -36,8 +34,7 @@ impl Central {
 
     fn step_to(&mut self, input: CentralInput, out: &mut Out) {
         if input == CentralInput::Begin {
-            let keeps_files = LaunchRules::of(&mut self.parts(out)).may_need_files();
-            (self.cluster.hosts).repeat_leave(keeps_files, out);
+            self.cluster.hosts.repeat_leave(out);
         }
         match self.course.phase {
             CentralPhase::Over => return,
@@ -51,7 +48,6 @@ impl Central {
                     self.take(input, out);
                 }
             }
-            CentralPhase::Relaunching(_) => self.between_launches(input, out),
             _ => self.take(input, out),
         }
         for input in self.returns.lost_hosts.take_later() {
@@ -66,16 +62,7 @@ impl Central {
         self.report_conditions(out);
         self.watch(out).end_watch();
         self.commits.logs.sum_up(out.now);
-        RelaunchHandler::of(&mut self.parts(out)).close();
-    }
-
-    fn between_launches(&mut self, input: CentralInput, out: &mut Out) {
-        match input {
-            CentralInput::Stop(signal) => {
-                StopHandler::of(&mut self.parts(out)).on_stop_request_between_launches(signal);
-            }
-            input => RelaunchHandler::of(&mut self.parts(out)).relaunching(input),
-        }
+        EndHandler::of(&mut self.parts(out)).close();
     }
 
     fn take(&mut self, input: CentralInput, out: &mut Out) {
@@ -129,11 +116,9 @@ impl Central {
             }
             CentralInput::Tick => self.tick(out),
             CentralInput::Suspended => self.watch(out).was_suspended(),
-            CentralInput::Relaunchable(states) => {
-                HostLossHandler::of(&mut self.parts(out)).relaunchable(&states)
+            CentralInput::Stored(states) => {
+                HostLossHandler::of(&mut self.parts(out)).on_stored_states(&states)
             }
-            // No pending question, or the answer to a question of a predecessor.
-            CentralInput::Stored(_) => {}
         }
     }
 
@@ -309,7 +294,7 @@ impl Central {
             HostMessage::Health(health) => {
                 MoveHandler::of(&mut self.parts(out)).host_health(host, health);
             }
-            HostMessage::Done => RelaunchHandler::of(&mut self.parts(out)).host_done(host),
+            HostMessage::Done => self.cluster.hosts.done(host, out),
             HostMessage::Renew { number } => {
                 let hosts = &mut self.cluster.hosts;
                 hosts.renewed(out.now, host, number, out);

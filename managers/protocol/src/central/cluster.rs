@@ -10,7 +10,7 @@ use super::recovery::RecoveryPlanner;
 use super::returns::RankPlaces;
 use crate::checkpoint::CopyInterval;
 use crate::manager_messages::{MovedRank, ToLocal};
-use rejoin_channel_table::{ImageId, Incarnation, MoveNumber, Rank};
+use rejoin_channel_table::{Epoch, ImageId, Incarnation, MoveNumber, Rank};
 
 /// The hosts of the job and the ranks on them.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -146,11 +146,12 @@ impl Cluster {
         !self.copy_groups.stripes().is_empty()
     }
 
-    /// Orders a host to restore these of its ranks, which may be its first ones.
+    /// Orders a host to restore these of its ranks, which may be its first ones. `from`: the image,
+    /// and the registered memory with which ranks start.
     pub fn order_restore(
         &mut self,
         host: HostIndex,
-        from: Option<ImageId>,
+        (from, regions): (Option<ImageId>, Option<Epoch>),
         ranks: Vec<(Rank, Incarnation)>,
         moved: Vec<MovedRank>,
         out: &mut Out,
@@ -160,6 +161,7 @@ impl Cluster {
             true => ToLocal::Restore {
                 generation,
                 from,
+                regions,
                 ranks,
                 moved,
             },
@@ -167,6 +169,7 @@ impl Cluster {
                 generation,
                 ranks,
                 from: from.and_then(ImageId::checkpoint),
+                regions,
                 moved,
             },
         };

@@ -59,8 +59,13 @@ impl EndHandler<'_> {
         self.cluster.hosts.send_all(kill, self.out);
     }
 
-    /// The job is over on every host.
-    pub(in crate::central) fn over(&mut self, verdict: Verdict) {
+    /// The job is over once every host is done.
+    pub(in crate::central) fn close(&mut self) {
+        let is_over = self.course.phase == CentralPhase::Over;
+        if is_over || !self.cluster.hosts.all_done() || self.lost_hosts.is_pending() {
+            return;
+        }
+        let verdict = self.course.end.conclude(self.out);
         self.course.phase = CentralPhase::Over;
         self.out.push(CentralEffect::Over(verdict));
     }

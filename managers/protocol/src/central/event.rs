@@ -187,6 +187,8 @@ pub enum Event {
         generation: Generation,
         /// The checkpoint in files to which the job rolls back; `None`: it begins anew.
         epoch: Option<Epoch>,
+        /// The checkpoint of registered memory with which it begins anew, if there is one.
+        regions: Option<Epoch>,
     },
     /// A rank is to move to another host.
     Moving {

@@ -32,10 +32,7 @@ impl TurnHandler<'_> {
     /// Whether images and files are still needed. Nothing comes back from them in a job that ends,
     /// so no group has its turn any more.
     fn gives_turns(&self) -> bool {
-        !matches!(
-            self.course.phase,
-            CentralPhase::Ending | CentralPhase::Relaunching(_) | CentralPhase::Over
-        )
+        !matches!(self.course.phase, CentralPhase::Ending | CentralPhase::Over)
     }
 
     /// The first rank of each group: those first for which most is retained, because

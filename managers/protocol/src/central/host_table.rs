@@ -153,12 +153,6 @@ impl HostTable {
         self.hosts[host].lan.clone()
     }
 
-    /// The number of the lost host of this name, or of the host that got it last.
-    pub fn position(&self, name: &str) -> Option<HostIndex> {
-        let lost = self.hosts.iter().position(|h| h.name == name && h.lost);
-        lost.or_else(|| self.hosts.iter().rposition(|h| h.name == name))
-    }
-
     /// A host of this name is or was there. One whose local manager has ended can come back, as
     /// another host.
     pub fn takes_name(&self, name: &str) -> bool {
@@ -348,13 +342,6 @@ impl HostTable {
         state.is_some_and(|state| !std::mem::replace(&mut state.drains, true))
     }
 
-    /// Hosts that get no ranks any more.
-    pub fn drained(&self) -> Vec<HostIndex> {
-        (0..self.hosts.len())
-            .filter(|host| self.drains(*host))
-            .collect()
-    }
-
     /// Hosts that get no ranks any more, and still take part.
     pub fn draining(&self) -> impl Iterator<Item = HostIndex> {
         let draining = self.open().filter(|(_, state)| state.drains);
@@ -428,7 +415,7 @@ impl HostTable {
 
     /// No process of the job is left on a host. Its local manager may leave once that is stored:
     /// the next central manager could not ask it any more.
-    pub fn done(&mut self, host: HostIndex, keeps_files: bool, out: &mut Out) {
+    pub fn done(&mut self, host: HostIndex, out: &mut Out) {
         self.drop_lease(host);
         if let Some(state) = self.hosts.get_mut(host) {
             state.done = true;
@@ -437,7 +424,7 @@ impl HostTable {
             if !std::mem::replace(&mut state.left, true) {
                 out.persist(Record::HostDone(host));
             }
-            out.send(host, ToLocal::Leave { keeps_files });
+            out.send(host, ToLocal::Leave);
         }
     }
 
@@ -450,9 +437,9 @@ impl HostTable {
     }
 
     /// Central was started again: local managers may not have received the permission to leave.
-    pub fn repeat_leave(&self, keeps_files: bool, out: &mut Out) {
+    pub fn repeat_leave(&self, out: &mut Out) {
         let left = self.hosts.iter().enumerate().filter(|(_, h)| h.left);
-        let leave = |host| CentralEffect::Send(host, ToLocal::Leave { keeps_files });
+        let leave = |host| CentralEffect::Send(host, ToLocal::Leave);
         out.effects.extend(left.map(|(host, _)| leave(host)));
     }
 
@@ -539,11 +526,5 @@ impl HostTable {
             .filter_map(Grantor::expires)
             .max()
             .filter(|at| *at > now)
-    }
-
-    /// When the last lease runs out that some process may still use.
-    pub fn fence(&self) -> Option<Time> {
-        let leases = self.hosts.iter().filter_map(|h| h.lease.as_ref());
-        leases.filter_map(Grantor::expires).max()
     }
 }

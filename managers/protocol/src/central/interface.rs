@@ -48,11 +48,9 @@ pub enum CentralInput {
     AddHosts(HostsRequest),
     /// The ranks' output can't be written, for this reason; without one, it has no reader.
     OutputLost(Option<String>),
-    /// The answer to [`CentralEffect::RequestStored`]: the states that every rank has stored, the
-    /// newest one first; empty if there is none.
+    /// The answer to [`CentralEffect::RequestStored`]: the states, the newest one first; empty if
+    /// there is none.
     Stored(Vec<StoredState>),
-    /// The answer to [`CentralEffect::RequestRelaunchable`]: the states, the newest one first.
-    Relaunchable(Vec<StoredState>),
     /// The deadline may have come.
     Tick,
     /// Nothing has been passed on for a while, for no fault of the hosts: the launcher was
@@ -78,7 +76,6 @@ impl CentralInput {
             | CentralInput::AddHosts(_)
             | CentralInput::OutputLost(_)
             | CentralInput::Stored(_)
-            | CentralInput::Relaunchable(_)
             | CentralInput::Tick
             | CentralInput::Suspended => None,
         }
@@ -110,15 +107,9 @@ pub enum CentralEffect {
     },
     /// The job is decided: nothing later changes the verdict.
     Decided(Verdict),
-    /// Say which state every rank has stored, once the last output of every host has come:
-    /// [`CentralInput::Stored`].
+    /// Say from which stored states the job can continue without the hosts that are lost:
+    /// [`CentralInput::Stored`]. Of these hosts nothing more is taken by then.
     RequestStored {
-        /// The checkpoints of registered memory that count.
-        regions: RegionEpochs,
-    },
-    /// Say at once whether there is a stored state from which the job can continue without a host:
-    /// [`CentralInput::Relaunchable`]. Of hosts that are lost nothing more is taken by then.
-    RequestRelaunchable {
         /// The checkpoints of registered memory that count.
         regions: RegionEpochs,
     },
@@ -145,8 +136,6 @@ pub enum CentralEffect {
     },
     /// The job rolls back to this checkpoint, and ranks are on these hosts, as they were then.
     MovedBack(Epoch, Vec<(Rank, HostIndex)>),
-    /// This launch of the job is over, and this is the next.
-    Relaunch(Relaunch),
     /// The job is over, and every host has reported or was dropped.
     Over(Verdict),
 }
@@ -256,8 +245,6 @@ pub enum Record {
     Settled(Verdict),
     /// The history on which the next failure is judged.
     Memory(Box<FailureHistory>),
-    /// The job is launched again as soon as nothing of this launch can act.
-    Relaunching(Relaunch),
     /// A signal that asks programs to end is about to be passed on.
     Interrupted {
         /// Number of the signal.
@@ -302,6 +289,10 @@ pub struct Return {
     pub ranks: Vec<(Rank, Incarnation)>,
     /// The checkpoint from which they come back; `None`: the start.
     pub from: Option<Epoch>,
+    /// The checkpoint of registered memory with which a rank starts, if that is known.
+    pub regions: Option<Epoch>,
+    /// Images of checkpoints up to this number count no more: ranks have started so since.
+    pub since: Epoch,
     /// Where all ranks are, if this launch has lost hosts or ranks have moved.
     pub placement: Option<Box<RankPlacement>>,
     /// Why: the history of failures, on which the next one is judged.
@@ -321,23 +312,6 @@ pub struct RankPlacement {
     /// The checkpoint to which the job rolled back when it lost the last of them. Of its files
     /// there may be one each. `None`: the job began anew, or has lost none.
     pub from: Option<Epoch>,
-}
-
-/// The next launch of a job that has lost a host.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Relaunch {
-    /// Generation of its first processes.
-    pub generation: Generation,
-    /// The lost host.
-    pub lost: HostIndex,
-    /// Hosts that were drained, or were to be: they get ranks only if there is no other.
-    pub drained: Vec<HostIndex>,
-    /// For each rank its host from now on.
-    pub placement: Vec<HostIndex>,
-    /// From what the next launch continues.
-    pub state: StoredState,
-    /// The highest number of a checkpoint that this launch has requested.
-    pub requested: Epoch,
 }
 
 /// What all ranks of a job have stored where every host can read it.
@@ -381,7 +355,7 @@ pub struct Job {
     pub recovery: Option<Recovery>,
     /// The hosts that are reached over a network.
     pub leases: Option<Leases>,
-    /// The job may be launched again without a lost host.
+    /// The job may continue without a lost host.
     pub failover: Option<Failover>,
     /// The checkpoint from whose files a job that ended before continues.
     pub from: Option<Epoch>,

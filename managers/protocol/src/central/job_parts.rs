@@ -4,9 +4,8 @@
 //! stand above each other, and none calls one above it: `EndHandler`, `TurnHandler` and
 //! `GroupCommitHandler`; then `CheckpointHandler`, `RegionHandler` and `OrderHandler`; then
 //! `MoveHandler`; then `ReturnHandler` and `RegistrationHandler`; then `FailureHandler`; then
-//! `HostLossHandler`, `StopHandler` and `RelaunchHandler`; then `ResumeHandler`. From
-//! `ReturnHandler` on all but `RelaunchHandler` have all parts. `AddedHostsHandler` and
-//! `WatchHandler` call none. `MoveRules` and `LaunchRules` only look.
+//! `HostLossHandler` and `StopHandler`; then `ResumeHandler`. From `ReturnHandler` on all have all
+//! parts. `AddedHostsHandler` and `WatchHandler` call none. `MoveRules` only looks.
 
 use super::cluster::Cluster;
 use super::commits::Commits;

@@ -14,7 +14,6 @@ use super::job_terms::JobTerms;
 use super::moves::MoveTable;
 use super::out::Out;
 use super::phase::CentralPhase;
-use super::recovery::Relaunching;
 use super::resume::{Recall, Resuming};
 use super::return_state::ReturnState;
 use super::watch_steps::WatchHandler;
@@ -73,10 +72,7 @@ impl Central {
             terms: &central.terms,
         };
         let past = recall.all(records);
-        if let Some(relaunch) = past.relaunching {
-            let decided = Relaunching::Decided(Box::new(relaunch), None);
-            central.course.phase = CentralPhase::Relaunching(decided);
-        } else if past.decided {
+        if past.decided {
             central.course.phase = CentralPhase::Ending;
         } else if past.began {
             let resuming = Resuming::new(past, central.cluster.hosts.len());

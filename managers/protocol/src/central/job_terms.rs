@@ -7,7 +7,7 @@ use rejoin_channel_table::Epoch;
 /// The terms of this launch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct JobTerms {
-    /// Of a job that may be launched again without a lost host.
+    /// Of a job that may continue without a lost host.
     pub failover: Option<Failover>,
     /// The checkpoint from whose files the first processes are made.
     pub from: Option<Epoch>,

@@ -68,7 +68,7 @@ pub use host_condition::{HostCondition, HostView};
 pub use hosts_request::{AddedHost, HostsRequest};
 pub use interface::{
     CentralEffect, CentralInput, Failover, FailureHistory, HostIndex, Job, Leases, RankPlacement,
-    Record, Recovery, Relaunch, Return, ReturnScope, StoredState,
+    Record, Recovery, Return, ReturnScope, StoredState,
 };
 pub use job_end::END_BOUND;
 pub use job_state::Central;

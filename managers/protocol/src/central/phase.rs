@@ -1,6 +1,6 @@
 //! How far the job has come, for the central manager.
 
-use super::recovery::{GlobalRestore, Relaunching};
+use super::recovery::GlobalRestore;
 use super::resume::Resuming;
 
 /// How far the job has come.
@@ -20,8 +20,6 @@ pub(super) enum CentralPhase {
     Finalized,
     /// Everything is being ended.
     Ending,
-    /// The job has lost a host, has ended on all others, and may be launched again.
-    Relaunching(Relaunching),
     /// Nothing more happens.
     Over,
 }

@@ -49,9 +49,13 @@ impl RegistrationHandler<'_> {
         let image = self.job.terms.from.map(ImageId::Checkpoint);
         for (host, ranks) in by_host.into_iter().enumerate() {
             if !ranks.is_empty() {
-                self.job
-                    .cluster
-                    .order_restore(host, image, ranks, Vec::new(), self.job.out);
+                self.job.cluster.order_restore(
+                    host,
+                    (image, None),
+                    ranks,
+                    Vec::new(),
+                    self.job.out,
+                );
             }
         }
     }

@@ -13,7 +13,6 @@ use super::interface::Record;
 use super::job_parts::JobParts;
 use super::moves::MoveHandler;
 use super::phase::CentralPhase;
-use super::recovery::LaunchRules;
 use super::stop_request::{StopRequest, StopSignal};
 use crate::manager_messages::ToLocal;
 use crate::signal_numbers;
@@ -38,14 +37,6 @@ impl StopHandler<'_> {
     pub(super) fn on_stop_request(&mut self, signal: Option<StopSignal>) {
         let now = self.job.out.now;
         let is_ending = self.job.course.phase == CentralPhase::Ending;
-        if is_ending
-            && self.job.course.stop.is_none()
-            && LaunchRules::of(&mut self.job).may_need_files()
-        {
-            // The job has lost a host and will be launched again: the next launch stops.
-            self.job.course.stop = Some(StopRequest::new(Epoch(0), signal, now));
-            return;
-        }
         let is_interrupted = self.job.course.end.interrupted().is_some();
         let is_second =
             is_interrupted || self.job.course.stop.is_some_and(|stop| stop.is_second(now));
@@ -79,19 +70,6 @@ impl StopHandler<'_> {
             MoveHandler::of(&mut self.job).end_moves("the job is to stop");
             CheckpointHandler::of(&mut self.job).on_checkpoint_request();
             TurnHandler::of(&mut self.job).request_next_groups();
-        }
-    }
-
-    /// The job is to stop while it waits for its next launch. The next launch gets the request
-    /// anew.
-    pub(super) fn on_stop_request_between_launches(&mut self, signal: Option<StopSignal>) {
-        let now = self.job.out.now;
-        match (signal, self.job.course.stop) {
-            (Some(StopSignal { number, .. }), Some(stop)) if stop.is_second(now) => {
-                EndHandler::of(&mut self.job).over(Verdict::Interrupted { signal: number });
-            }
-            (Some(_), None) => self.job.course.stop = Some(StopRequest::new(Epoch(0), signal, now)),
-            _ => {}
         }
     }
 

@@ -103,9 +103,6 @@ impl Central {
         let of_phase = match &self.course.phase {
             CentralPhase::Over => return None,
             CentralPhase::Ending => return self.course.end.drop_at(),
-            CentralPhase::Relaunching(relaunching) => {
-                return earlier(self.course.clock.limit_at(), relaunching.due());
-            }
             CentralPhase::Resuming(resuming) => {
                 let of_job = earlier(self.course.clock.limit_at(), self.silence_due());
                 return earlier(of_job, resuming.due());
@@ -162,9 +159,7 @@ impl Central {
                 CentralPhase::Restoring(_) => Course::Restoring,
                 CentralPhase::Running => Course::Running,
                 CentralPhase::Finalizing | CentralPhase::Finalized => Course::Finalizing,
-                CentralPhase::Ending | CentralPhase::Relaunching(_) | CentralPhase::Over => {
-                    Course::Ending
-                }
+                CentralPhase::Ending | CentralPhase::Over => Course::Ending,
             },
             recovers: checkpoints.is_some(),
             pending: checkpoints.and_then(|c| c.pending()),

@@ -70,12 +70,7 @@ impl ImageHandler<'_> {
     }
 
     /// Central requests a checkpoint of these ranks; `None`: of all.
-    fn request_images(
-        &mut self,
-        generation: Generation,
-        epoch: Epoch,
-        ranks: Option<Vec<Rank>>,
-    ) {
+    fn request_images(&mut self, generation: Generation, epoch: Epoch, ranks: Option<Vec<Rank>>) {
         let all = || self.processes.iter().map(|p| p.instance().rank).collect();
         let to = self.begun(&ranks.unwrap_or_else(all));
         let request = FromManager::Checkpoint { generation, epoch };

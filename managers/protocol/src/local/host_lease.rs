@@ -2,6 +2,7 @@
 
 use crate::lease::{Extension, Holder, LeaseDuty, Terms};
 use crate::manager_messages::{Time, ToLocal};
+use rejoin_channel_table::ImageId;
 
 /// The lease of this host, and the order to start ranks that waits for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -58,14 +59,17 @@ impl HostLease {
             Some(ToLocal::Spawn {
                 generation,
                 ranks,
+                from,
+                regions,
                 moved,
                 ..
             }),
             ToLocal::Restore {
                 generation: later,
                 ranks: anew,
+                from: image,
+                regions: start,
                 moved: others,
-                ..
             },
         ) = (&mut self.awaits, &order)
         else {
@@ -73,6 +77,7 @@ impl HostLease {
         };
         if *generation < *later {
             (*generation, *ranks, *moved) = (*later, anew.clone(), others.clone());
+            (*from, *regions) = (image.and_then(ImageId::checkpoint), *start);
             self.after.clear();
         } else if *generation == *later {
             self.after.push(order);

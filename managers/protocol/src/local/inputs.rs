@@ -147,7 +147,7 @@ pub enum LocalEffect {
     Sweep,
     /// Nothing is left to do.
     Exit {
-        /// The job may be launched again: the files of images stay, those of this host and copies.
+        /// The job may go on elsewhere: the files of images stay, those of this host and copies.
         keeps_files: bool,
     },
 }

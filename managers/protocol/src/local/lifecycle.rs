@@ -74,7 +74,7 @@ impl HostEndHandler<'_> {
     pub fn abandoned_by_central(&mut self) {
         self.out.has_central = false;
         self.kill();
-        // It may be another launch of the job that has no use for this manager.
+        // The job may go on elsewhere.
         self.leave(true);
     }
 

@@ -143,7 +143,12 @@ impl Local {
     /// An order of central, or the lease for which earlier orders have waited.
     fn order_or_grant(&mut self, order: ToLocal, out: &mut LocalOut) {
         let ToLocal::Granted { number } = order else {
-            return self.order(order, out);
+            let starts = matches!(&order, ToLocal::Spawn { ranks, .. } if !ranks.is_empty());
+            let waits = self.course.phase == LocalPhase::Idle && self.lease.is_suspended();
+            return match starts && waits {
+                true => self.lease.postpone(order),
+                false => self.order(order, out),
+            };
         };
         if LeaseHandler::of(&mut self.parts(out)).granted(number) {
             ProcessHandler::of(&mut self.parts(out)).take_over();
@@ -158,29 +163,27 @@ impl Local {
     fn order(&mut self, order: ToLocal, out: &mut LocalOut) {
         let (present, phase) = (self.processes.generation(), self.course.phase.clone());
         let runs = phase == LocalPhase::Running;
-        let waits = phase == LocalPhase::Idle && self.lease.is_suspended();
         let parts = &mut self.parts(out);
         match order {
-            ToLocal::Leave { keeps_files } => HostEndHandler::of(parts).leave(keeps_files),
+            ToLocal::Leave => HostEndHandler::of(parts).leave(false),
             ToLocal::Copy { members, epoch } => CopyHandler::of(parts).copy_image(members, epoch),
             // The asking central manager has not received it.
             ToLocal::Report | ToLocal::End { .. } | ToLocal::Kill if phase == LocalPhase::Done => {
                 out.report(HostMessage::Done);
-            }
-            ToLocal::Spawn { ref ranks, .. } if waits && !ranks.is_empty() => {
-                parts.lease.postpone(order);
             }
             ToLocal::Spawn {
                 generation,
                 ranks,
                 from,
                 moved,
+                ..
             } => ProcessHandler::of(parts).spawn(generation, (from, ranks), moved),
             ToLocal::Restore {
                 generation,
                 from,
                 ranks,
                 moved,
+                ..
             } if runs && generation >= present => {
                 ProcessHandler::of(parts).restore(generation, (from, ranks), moved);
             }

@@ -23,6 +23,9 @@ pub enum ToLocal {
         /// The checkpoint from whose files they begin, in a job that is restarted; `None`: their
         /// programs are started.
         from: Option<Epoch>,
+        /// The checkpoint of registered memory with which programs start that are started anew, or
+        /// come back to a place before that; `None`: as the launch began.
+        regions: Option<Epoch>,
         /// Ranks among these that come from hosts which this launch has lost.
         moved: Vec<MovedRank>,
     },
@@ -61,6 +64,9 @@ pub enum ToLocal {
         generation: Generation,
         /// Which image of each; `None`: the program starts anew.
         from: Option<ImageId>,
+        /// The checkpoint of registered memory with which programs start that are started anew, or
+        /// come back to a place before that; `None`: as the launch began.
+        regions: Option<Epoch>,
         /// Which ranks, in which incarnation from now on.
         ranks: Vec<(Rank, Incarnation)>,
         /// Ranks among these that come from hosts which this launch has lost. They may be here
@@ -111,10 +117,7 @@ pub enum ToLocal {
     },
     /// Central has stored that no process of the job is left on this host: its local manager is no
     /// longer needed.
-    Leave {
-        /// The job may be launched again from the files of images that this host has.
-        keeps_files: bool,
-    },
+    Leave,
     /// Every rank has registered; the table is under way, and cards are asked for until it is
     /// there.
     Begin {

@@ -101,6 +101,7 @@ pub fn ended(stage: Stage) -> LocalEffect {
 pub fn spawn(ranks: Vec<(Rank, Incarnation)>) -> ToLocal {
     ToLocal::Spawn {
         generation: Generation(0),
+        regions: None,
         ranks,
         from: None,
         moved: Vec::new(),
@@ -112,6 +113,7 @@ pub fn with_a_rank() -> Local {
     let mut core = Local::new();
     let spawn = ToLocal::Spawn {
         generation: Generation(0),
+        regions: None,
         ranks: vec![(Rank(0), Incarnation(0))],
         from: None,
         moved: Vec::new(),

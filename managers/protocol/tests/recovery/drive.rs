@@ -138,7 +138,7 @@ impl System {
             }
         }
         if let Some(leased) = &mut self.leased {
-            leased.question = None;
+            leased.is_asked = false;
         }
         self.central = Central::resume(self.job(), self.records.clone());
         self.central(central::CentralInput::Begin);

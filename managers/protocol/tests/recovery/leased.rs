@@ -1,10 +1,9 @@
-//! Jobs whose hosts go by leases: a clock, links that are cut, hosts that are lost, and the next
-//! launch without them.
+//! Jobs whose hosts go by leases: a clock, links that are cut, and hosts that are lost.
 
 use super::{Host, SimFile, System};
 use rejoin_channel_table::{Epoch, ImageId, Incarnation, Rank};
 use rejoin_managers_protocol::central::{
-    Central, CentralEffect, CentralInput, Failover, Job, Leases, RankPlacement, Relaunch,
+    Central, CentralEffect, CentralInput, Failover, HostCondition, Job, Leases, RankPlacement,
     StoredState,
 };
 use rejoin_managers_protocol::lease::{Fence, Terms};
@@ -46,13 +45,6 @@ enum Clock {
     Supervisor(usize),
 }
 
-/// A question of central.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Question {
-    Stored,
-    Relaunchable,
-}
-
 /// What a job with leases adds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Leased {
@@ -69,13 +61,13 @@ pub struct Leased {
     pub hosts: Vec<LeasedHost>,
     /// There are no supervisors: managers suspend the ranks.
     pub is_unfenced: bool,
-    /// What central has asked and not been answered.
-    pub question: Option<Question>,
+    /// Central has asked which states are stored, and has not been answered.
+    pub is_asked: bool,
     /// The last answer said that every rank has stored a state.
     pub stored: bool,
-    /// How often the job was launched again.
-    pub relaunches: u32,
-    /// How often it continued on other hosts, within a launch.
+    /// How often the job started with registered memory.
+    pub region_starts: u32,
+    /// How often it continued on other hosts.
     pub moves: u32,
     /// Ranks of this launch that have ended well.
     pub finished: BTreeSet<Rank>,
@@ -93,9 +85,9 @@ impl Leased {
             job,
             hosts: vec![LeasedHost::default(); hosts],
             is_unfenced: false,
-            question: None,
+            is_asked: false,
             stored: false,
-            relaunches: 0,
+            region_starts: 0,
             moves: 0,
             finished: BTreeSet::new(),
             committed: BTreeSet::new(),
@@ -139,12 +131,6 @@ impl Leased {
 
     pub fn granted(&mut self, host: usize) {
         self.hosts[host].granted = Some(self.now);
-    }
-
-    /// Hosts that were not lost before.
-    pub fn usable(&self) -> usize {
-        let lost = self.job.failover.as_ref().map_or(0, |f| f.lost.len());
-        self.hosts.len() - lost - self.lost.len()
     }
 }
 
@@ -279,13 +265,7 @@ impl System {
                 self.hosts[host].up.clear();
                 self.hosts[host].down.clear();
             }
-            CentralEffect::RequestStored { .. } => {
-                self.lease_state().question = Some(Question::Stored)
-            }
-            CentralEffect::RequestRelaunchable { .. } => {
-                self.lease_state().question = Some(Question::Relaunchable);
-            }
-            CentralEffect::Relaunch(next) => self.relaunch(next),
+            CentralEffect::RequestStored { .. } => self.lease_state().is_asked = true,
             CentralEffect::Placed(placement) => self.place(placement),
             other => panic!("{other:?} in this model"),
         }
@@ -294,20 +274,15 @@ impl System {
     /// Central gets the answer to its question.
     pub fn answer(&mut self, stored: bool) {
         let leased = self.lease_state();
-        let Some(question) = leased.question.take() else {
+        if !std::mem::take(&mut leased.is_asked) {
             return;
-        };
-        if question == Question::Stored {
-            leased.stored = stored;
         }
+        leased.stored = stored;
         let regions = StoredState::Regions(Epoch(1));
         let images = self.files_of_all().map(StoredState::Images);
         let states = images.into_iter().chain([regions]).filter(|_| stored);
         let states = states.collect();
-        self.central(match question {
-            Question::Stored => CentralInput::Stored(states),
-            Question::Relaunchable => CentralInput::Relaunchable(states),
-        });
+        self.central(CentralInput::Stored(states));
     }
 
     /// The newest checkpoint in files that outlives a host, if every rank's file is there.
@@ -346,6 +321,7 @@ impl System {
         if placed.hosts.iter().any(|host| placed.lost.contains(host)) {
             self.complain("a rank is placed on a lost host");
         }
+        let with_regions = placed.from.is_none() && self.stored.regions.is_some();
         let leased = self.lease_state();
         let before = std::mem::replace(&mut leased.placement, placed.hosts);
         let is_moved = |rank: Rank| before[rank.index()] != leased.placement[rank.index()];
@@ -354,6 +330,7 @@ impl System {
             .filter(|rank| is_moved(*rank))
             .collect();
         leased.moves += u32::from(!moved.is_empty());
+        leased.region_starts += u32::from(with_regions);
         leased.lost = placed.lost;
         self.images.retain(|(rank, _), image| {
             image.in_memory &= !moved.contains(rank);
@@ -438,92 +415,25 @@ impl System {
         true
     }
 
-    /// The next launch of the job, in which nothing of the last one may act.
-    fn relaunch(&mut self, next: Relaunch) {
-        for host in 0..self.hosts.len() {
-            self.is_fenced(host);
-        }
-        if self.stored.relaunching.as_ref() != Some(&next) {
-            self.complain("a relaunch that is not stored");
-        }
-        let newest = self.instances.values().map(|i| i.generation).max();
-        if newest >= Some(next.generation) {
-            self.complain("a relaunch in an old generation");
-        }
-        self.processes.clear();
-        self.restores.clear();
-        self.keep_files(next.state);
-        self.instances.clear();
-        self.records.clear();
-        self.away.clear();
-        let from = match next.state {
-            StoredState::Images(epoch) => Some(epoch),
-            StoredState::Regions(_) => None,
-        };
-        self.stored = self.stored.next_launch(next.generation, from);
-        let leased = self.lease_state();
-        leased.relaunches += 1;
-        leased.finished.clear();
-        leased.committed.clear();
-        leased.committed.extend(from);
-        leased.question = None;
-        leased.homes.clear();
-        leased.placement.clone_from(&next.placement);
-        (leased.job.from, leased.job.requested) = (from, next.requested);
-        leased.job.generation = next.generation;
-        leased.job.placement = next.placement;
-        let failover = leased.job.failover.get_or_insert_default();
-        failover.lost.append(&mut leased.lost);
-        failover.lost.push(next.lost);
-        failover.drained = next.drained;
-        let lost = leased.job.failover.iter().flat_map(|f| &f.lost);
-        if lost
-            .into_iter()
-            .any(|lost| leased.job.placement.contains(lost))
-        {
-            self.complain("a rank on a host that was lost");
-        }
-        let leased = self.lease_state();
-        for state in &mut leased.hosts {
-            (state.still, state.dropped, state.granted) = (false, false, None);
-            (state.stopped, state.fence) = (false, Fence::default());
-        }
-        let (now, job) = (leased.now, leased.job.clone());
-        let terms = job.leases.as_ref().map(|leases| leases.terms);
-        self.hosts.iter_mut().for_each(|h| *h = host(terms, now));
-        self.central = Central::new(job);
-        self.central(CentralInput::Begin);
-        for host in 0..self.hosts.len() {
-            if self.is_gone(host) {
-                self.lease_state().hosts[host].noticed = true;
-                let why = "it can't be reached".to_string();
-                self.central(CentralInput::HostGone(host, why));
-            }
-        }
-    }
-
-    /// What outlives the processes of a launch: the files from which the next one begins.
-    fn keep_files(&mut self, state: StoredState) {
-        self.images.retain(|(_, id), image| {
-            image.in_memory = false;
-            image.file == SimFile::Whole && id.checkpoint().map(StoredState::Images) == Some(state)
-        });
-    }
-
     /// The end of the job is one that its faults allow.
     pub fn check_end(&mut self) {
         let Some(verdict) = self.over.clone() else {
             return;
         };
         let ranks = self.ranks as usize;
+        let is_late = self.stored.finalized;
+        let views = self.central.host_views();
+        let is_last = views
+            .iter()
+            .all(|host| host.condition == HostCondition::Lost);
         let leased = self.lease_state();
         let right = match &verdict {
             Verdict::Success => leased.finished.len() == ranks,
             Verdict::HostLost { host, .. } => {
                 let of_job = leased.job.hosts.iter().position(|name| name == host);
                 let lost = of_job.is_some_and(|host| leased.hosts[host].troubled);
-                let stays = leased.job.failover.is_none() || !leased.stored || leased.usable() < 2;
-                lost && stays
+                let stays = leased.job.failover.is_none() || !leased.stored;
+                lost && (stays || is_last || is_late)
             }
             // A rank was killed before it could be restored.
             Verdict::Failed { refusal, .. } => refusal.is_some() && self.faults.deaths > 0,

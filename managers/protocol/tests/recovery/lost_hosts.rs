@@ -30,7 +30,7 @@ struct Fate {
 #[derive(Debug, Default)]
 struct Shown {
     successes: u32,
-    relaunches: u32,
+    region_starts: u32,
     moves: u32,
     recoveries: u32,
     hosts_lost: u32,
@@ -111,7 +111,7 @@ fn strike(rng: &mut Rng, state: &mut System, fate: &mut Fate) {
         }
         3 if fate.centrals > 0 => {
             fate.centrals -= 1;
-            state.lease_state().question = None;
+            state.lease_state().is_asked = false;
             let late = rng.chance(30);
             Jobs::perform(state, Action::CentralDies { late });
         }
@@ -147,7 +147,7 @@ fn note_exit(state: &mut System, action: &Action) {
 
 /// One step of the hosts' links, or of a question.
 fn of_links(rng: &mut Rng, state: &mut System) {
-    if state.lease_state().question.is_some() && rng.chance(20) {
+    if state.lease_state().is_asked && rng.chance(20) {
         let stored = rng.chance(80);
         state.answer(stored);
     }
@@ -236,7 +236,7 @@ fn run(seed: u64, is_unfenced: bool, shown: &mut Shown) -> Result<(), String> {
     shown.hosts_lost += u32::from(matches!(verdict, Verdict::HostLost { .. }));
     shown.recoveries += u32::from(state.recovered);
     let leased = state.lease_state();
-    shown.relaunches += leased.relaunches;
+    shown.region_starts += leased.region_starts;
     shown.moves += leased.moves;
     shown.lapses += leased.hosts.iter().filter(|host| host.still).count() as u32;
     Ok(())
@@ -280,7 +280,7 @@ fn a_lost_host_ends_the_job_clearly_or_its_ranks_continue_elsewhere() {
             "{shown:?}"
         );
         assert!(
-            shown.relaunches > 700 && shown.recoveries > 400 && shown.moves > 100,
+            shown.region_starts > 700 && shown.recoveries > 400 && shown.moves > 100,
             "{shown:?}"
         );
     }

@@ -353,7 +353,7 @@ impl System {
     /// Central waits to learn which state is stored.
     pub fn requests_state(&self) -> bool {
         let leased = self.leased.as_ref();
-        leased.is_some_and(|leased| leased.question.is_some())
+        leased.is_some_and(|leased| leased.is_asked)
     }
 
     /// A host that no process was ever to be made on.

@@ -78,7 +78,7 @@ pub fn stored_on(job: Job) -> (Central, Vec<Record>) {
 /// The driver says that the job can continue from the first checkpoint.
 pub fn continues(central: &mut Central, millis: u64) -> Vec<CentralEffect> {
     let states = vec![StoredState::Images(Epoch(1))];
-    step(central, at(millis), CentralInput::Relaunchable(states))
+    step(central, at(millis), CentralInput::Stored(states))
 }
 
 pub fn why() -> String {

@@ -21,10 +21,8 @@ use rejoin_managers_host::topology::{parallelism, places::Places};
 use rejoin_managers_net::local_link::LocalLink;
 use rejoin_managers_net::reactor::{Interest, Reactor, Token};
 use rejoin_managers_protocol::manager_messages::ProcessInstance;
-use rejoin_managers_stdio::Begun;
 use rejoin_wire::codec::{MANAGER_LIMIT, RANK_LIMIT};
 use rejoin_wire::{BarrierPlace, FromManager, MANAGER_FD, VERSION, Welcome};
-use serde_bytes::ByteBuf;
 use std::collections::VecDeque;
 use std::ffi::{CString, OsStr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -45,8 +43,6 @@ pub struct NewProcess {
     pub socket: LocalLink,
     /// Our ends of its output pipes.
     pub pipes: [OwnedFd; 2],
-    /// The unfinished lines that it continues.
-    pub begun: [Vec<u8>; 2],
 }
 
 /// The plan, and the data prepared once for all ranks of this host.
@@ -67,6 +63,8 @@ pub struct ProcessStarter {
     number: i32,
     /// Processes that are ordered and not started yet.
     waiting: VecDeque<ProcessInstance>,
+    /// The checkpoint of registered memory with which programs start; `None`: as the plan says.
+    start: Option<Epoch>,
     /// The pipe by which processes tell that they could not exec.
     failures: (OwnedFd, OwnedFd),
     /// Notices ends at once.
@@ -124,6 +122,7 @@ impl ProcessStarter {
             host: host.to_string_lossy().into_owned(),
             number: manager_number(open_files.as_ref()),
             waiting: VecDeque::new(),
+            start: None,
             failures,
             watcher,
             barrier,
@@ -180,6 +179,16 @@ impl ProcessStarter {
     /// The end of the pipe of standard input, of the rank that reads it.
     pub fn set_input(&mut self, input: OwnedFd) {
         self.input = Some(input);
+    }
+
+    /// Programs start with this checkpoint of registered memory, or a later one that is known.
+    pub fn start_from(&mut self, regions: Option<Epoch>) {
+        self.start = self.start.max(regions);
+    }
+
+    /// The checkpoint of registered memory with which programs start, if the plan does not say it.
+    pub fn start(&self) -> Option<Epoch> {
+        self.start
     }
 
     /// Notes a process to be started.
@@ -261,13 +270,10 @@ impl ProcessStarter {
             file_limit_ignored: plan.file_limit_ignored,
         })
         .map_err(|e| format!("the system does not start a process: {}", system_text(&e)))?;
-        let same = |(other, _): &&(Rank, Begun)| *other == rank;
-        let begun = plan.begun.iter().find(same).map(|(_, begun)| begun);
         Ok(NewProcess {
             child,
             socket,
             pipes: [ends.out.0, ends.err.0],
-            begun: begun.cloned().unwrap_or_default().map(ByteBuf::into_vec),
         })
     }
 
@@ -323,6 +329,9 @@ impl ProcessStarter {
         let plan = &self.plan;
         let (rank, program) = plan.ranks[slot];
         let mut options = plan.options.clone();
+        if let Some(regions) = self.start {
+            (options.restart, options.newest) = (true, Some(regions.0));
+        }
         if let Some(images) = &mut options.images {
             let name = |pipe: &OwnedFd| {
                 nix::sys::stat::fstat(pipe)

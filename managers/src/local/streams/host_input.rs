@@ -18,6 +18,8 @@ pub struct HostInput {
     from: Option<(Option<ImageId>, bool)>,
     /// The rank that reads it has moved to another host.
     has_left: bool,
+    /// How often it is still to begin anew: what comes before that is void.
+    awaits_again: u32,
 }
 
 impl HostInput {
@@ -35,7 +37,7 @@ impl HostInput {
 
     /// Adds what came, and writes as much as the rank takes; nothing means the end.
     pub fn push(&mut self, bytes: &[u8], mpirun: &mut MpirunLink, reactor: &Reactor) -> Result<()> {
-        if let Some(input) = &mut self.input {
+        if let Some(input) = self.input.as_mut().filter(|_| self.awaits_again == 0) {
             input.push(bytes);
         }
         self.write(mpirun, reactor)
@@ -132,6 +134,30 @@ impl HostInput {
         }
         self.has_left = false;
         Ok(())
+    }
+
+    /// A rank starts anew. If it reads the input, that comes from its beginning, behind
+    /// [`HostInput::begins_again`].
+    pub fn start_again(
+        &mut self,
+        rank: Rank,
+        starter: &mut Option<ProcessStarter>,
+        reactor: &Reactor,
+    ) -> Result<()> {
+        if self.rank() == Some(rank) {
+            self.input = None;
+        }
+        self.expect(rank, None, starter, reactor)?;
+        if self.rank() == Some(rank) {
+            self.awaits_again += 1;
+            self.from = None;
+        }
+        Ok(())
+    }
+
+    /// What comes from now on is for the last process that has started anew.
+    pub fn begins_again(&mut self) {
+        self.awaits_again = self.awaits_again.saturating_sub(1);
     }
 
     /// [`HostInput::expect`], if the rank that reads it had left this host.

@@ -136,8 +136,13 @@ impl MoveHandler<'_> {
         };
         let ranks = vec![(rank, one.incarnation)];
         let image = ImageId::Move(number);
-        self.cluster
-            .order_restore(one.to, Some(image), ranks, vec![moved], self.out);
+        self.cluster.order_restore(
+            one.to,
+            (Some(image), self.commits.regions.start()),
+            ranks,
+            vec![moved],
+            self.out,
+        );
     }
 
     /// A host gets its first order, and has no rank yet.
@@ -148,6 +153,7 @@ impl MoveHandler<'_> {
             generation,
             ranks: Vec::new(),
             from: None,
+            regions: self.commits.regions.start(),
             moved: Vec::new(),
         };
         self.out.send(host, begin);

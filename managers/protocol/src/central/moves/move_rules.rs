@@ -36,9 +36,7 @@ impl MoveRules<'_> {
             CentralPhase::Finalizing | CentralPhase::Finalized => {
                 Some("all ranks are in MPI_Finalize")
             }
-            CentralPhase::Ending | CentralPhase::Relaunching(_) | CentralPhase::Over => {
-                Some("the job is ending")
-            }
+            CentralPhase::Ending | CentralPhase::Over => Some("the job is ending"),
             _ => None,
         }
     }

@@ -130,10 +130,7 @@ impl FailureHandler<'_> {
             CentralPhase::Starting | CentralPhase::Restoring(_) => JobProgress::InInit,
             CentralPhase::Running | CentralPhase::Finalizing => JobProgress::Running,
             CentralPhase::Finalized => JobProgress::Finalized,
-            CentralPhase::Resuming(_)
-            | CentralPhase::Ending
-            | CentralPhase::Relaunching(_)
-            | CentralPhase::Over => {
+            CentralPhase::Resuming(_) | CentralPhase::Ending | CentralPhase::Over => {
                 return Response::End(None);
             }
         };

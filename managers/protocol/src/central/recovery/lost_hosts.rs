@@ -1,16 +1,21 @@
 //! Hosts that are lost, until it is decided how the job continues.
 //!
+//! A host counts as lost here also if ranks can't come back because it had their images.
+//!
 //! The driver answers from which checkpoint the job can continue. Until then nothing may happen
 //! that makes the answer wrong: no checkpoint is committed, and no rank leaves `MPI_Finalize`. So
 //! reports of the other hosts wait.
 
 use crate::central::interface::{CentralInput, HostIndex};
 use crate::manager_messages::{HostMessage, ToCentral};
+use rejoin_channel_table::Rank;
 
 /// The hosts, why they are lost, and the inputs that wait.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(in crate::central) struct LostHosts {
     hosts: Vec<(HostIndex, String)>,
+    /// Ranks that come back anyway: they have failed, or are tied to such ranks.
+    ranks: Vec<Rank>,
     later: Vec<CentralInput>,
 }
 
@@ -18,6 +23,17 @@ impl LostHosts {
     /// A host is lost, for this reason.
     pub fn add(&mut self, host: HostIndex, why: String) {
         self.hosts.push((host, why));
+    }
+
+    /// These ranks were to come back, and a host is lost that had the image of one.
+    pub fn add_returning(&mut self, host: HostIndex, why: String, ranks: &[Rank]) {
+        self.add(host, why);
+        self.ranks.extend(ranks);
+    }
+
+    /// The ranks that come back anyway.
+    pub fn returning(&self) -> &[Rank] {
+        &self.ranks
     }
 
     /// The hosts for which nothing is decided, and why they are lost.
@@ -32,6 +48,7 @@ impl LostHosts {
 
     /// The decision for all of these hosts is made.
     pub fn take_hosts(&mut self) -> Vec<(HostIndex, String)> {
+        self.ranks.clear();
         std::mem::take(&mut self.hosts)
     }
 

@@ -4,26 +4,21 @@
 //! committed checkpoint, or only the group of the failed rank does so, from its own last commit
 //! (`group_commits`) and with the groups that are tied to it (`fitting_checkpoint`). Before the
 //! first checkpoint the job can only begin anew (`checkpointed`). `failures` judges failures and
-//! ends jobs, `other_hosts` plans without a lost host. Ranks come back by `returns`; `relaunch`
-//! starts all ranks again where that can't be.
+//! ends jobs, `other_hosts` plans without a lost host. Ranks come back by `returns`.
 
 mod checkpointed;
 mod failures;
 mod fitting_checkpoint;
 mod group_commits;
-mod launch_rules;
 mod lost_hosts;
 mod other_hosts;
 mod phases;
 mod planner;
-mod relaunch;
 mod response;
 
 pub(super) use failures::FailureHandler;
 pub(super) use group_commits::GroupCommitHandler;
-pub(super) use launch_rules::LaunchRules;
 pub(super) use lost_hosts::LostHosts;
 pub(super) use other_hosts::HostLossHandler;
-pub(super) use phases::{GlobalRestore, Relaunching};
+pub(super) use phases::GlobalRestore;
 pub(super) use planner::RecoveryPlanner;
-pub(super) use relaunch::RelaunchHandler;

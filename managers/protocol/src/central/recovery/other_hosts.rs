@@ -3,7 +3,8 @@
 //! The driver is asked whether nothing of the lost host is missing that the job needs: its output
 //! before the newest checkpoint on partner hosts, and the files themselves. Then the mode plans
 //! who comes back where: all ranks, or the groups with ranks on lost hosts. Without such a
-//! checkpoint, the loss ends the launch (`relaunch`).
+//! checkpoint, all ranks start anew with registered memory, if the program has stored any, or
+//! the loss ends the job.
 
 use crate::central::checkpoint_handler::CheckpointHandler;
 use crate::central::ending::EndHandler;
@@ -14,7 +15,7 @@ use crate::central::job_parts::JobParts;
 use crate::central::moves::MoveHandler;
 use crate::central::phase::CentralPhase;
 use crate::central::placement::{self, UsableHost};
-use crate::central::recovery::{FailureHandler, LaunchRules};
+use crate::central::recovery::FailureHandler;
 use crate::central::returns::{
     LostPlaces, OrderHandler, ReplacedHost, ReturnHandler, ReturnPlan, Returning,
 };
@@ -47,33 +48,32 @@ impl HostLossHandler<'_> {
             self.empty_host_gone(host, why);
             return OrderHandler::of(&mut self.job).release_orders();
         }
-        if !self.job.cluster.hosts.is_remote(host) {
+        let begins_anew = self.may_begin_without(host);
+        let goes_on = begins_anew || self.may_continue();
+        if !goes_on || !self.job.cluster.hosts.is_remote(host) {
             return EndHandler::of(&mut self.job).decide(Verdict::HostLost { host: name, why });
         }
-        if self.epoch_without_hosts().is_none() {
-            return self.lost_too_early(host, why);
-        }
         self.job.returns.lost_hosts.add(host, why);
-        self.job.out.push(CentralEffect::RequestRelaunchable {
+        match begins_anew {
+            true => self.begin_anew(),
+            false => self.request_states(),
+        }
+    }
+
+    fn request_states(&mut self) {
+        self.job.out.push(CentralEffect::RequestStored {
             regions: self.job.commits.regions.epochs(),
         });
     }
 
-    /// A host is lost before there is a checkpoint that outlives it: the job begins anew on the
-    /// others if it would do so for a rank, or ends.
-    fn lost_too_early(&mut self, host: HostIndex, why: String) {
+    /// A host is lost before there is any checkpoint: the job begins anew on the others if it would
+    /// do so for a rank, or ends.
+    fn begin_anew(&mut self) {
         let now = self.job.out.now;
-        let may_begin = self.may_begin_without(host);
-        let placement = may_begin.then(|| self.placement_on_others(None)).flatten();
+        let placement = self.placement_on_others(None);
         match placement.filter(|_| self.job.commits.mode.admits(now)) {
-            Some(placement) => {
-                self.job.returns.lost_hosts.add(host, why);
-                self.return_without_hosts(None, placement);
-            }
-            None => {
-                let host = self.job.cluster.hosts.name(host);
-                EndHandler::of(&mut self.job).decide(Verdict::HostLost { host, why });
-            }
+            Some(placement) => self.return_without_hosts(None, placement),
+            None => self.give_up_lost_hosts(),
         }
     }
 
@@ -101,7 +101,6 @@ impl HostLossHandler<'_> {
             | CentralPhase::Finalizing
             | CentralPhase::Finalized
             | CentralPhase::Ending
-            | CentralPhase::Relaunching(_)
             | CentralPhase::Over => false,
         };
         let has_state = checkpoints.committed().is_some()
@@ -125,7 +124,7 @@ impl HostLossHandler<'_> {
         for epoch in counted.newest_first() {
             let ranks = self.job.cluster.former_hosts.ranks_at(host, epoch);
             if Some(epoch) == outlives && !ranks.is_empty() {
-                // Until there is a newer one, a rollback begins a launch with the files.
+                // Until there is a newer one, a rollback needs files elsewhere.
                 CheckpointHandler::of(&mut self.job).on_checkpoint_request();
                 continue;
             }
@@ -135,35 +134,43 @@ impl HostLossHandler<'_> {
         }
     }
 
-    /// The checkpoint to which the job can roll back on other hosts, if the driver has the output
-    /// before it and the files are there.
-    fn epoch_without_hosts(&self) -> Option<Epoch> {
-        let takes_in = self.job.terms.takes_in();
+    /// The job can continue on other hosts, if the driver has a state for that.
+    fn may_continue(&self) -> bool {
         let runs = matches!(
             self.job.course.phase,
-            CentralPhase::Running
+            CentralPhase::Starting
+                | CentralPhase::Running
                 | CentralPhase::Restoring(_)
                 | CentralPhase::Finalizing
                 | CentralPhase::Resuming(_)
         );
         let ends =
             self.job.course.end.verdict().is_some() || self.job.course.end.interrupted().is_some();
-        let checkpoints = self
-            .job
-            .commits
-            .checkpoints()
-            .filter(|_| takes_in && runs && !ends);
-        let epoch = checkpoints?.outlives_hosts()?;
-        self.job
-            .commits
-            .mode
-            .outlived(epoch)
-            .is_none()
-            .then_some(epoch)
+        runs && !ends && self.job.terms.failover.is_some() && self.job.commits.mode.recovers()
+    }
+
+    /// Whether the program gives a right answer from there.
+    fn may_continue_from(&self, state: StoredState) -> bool {
+        match state {
+            StoredState::Regions(_) => self.may_continue(),
+            // What ranks log is there if other hosts can take them in.
+            StoredState::Images(epoch) => {
+                let takes_in = self.job.terms.takes_in() && self.may_continue();
+                takes_in && self.job.commits.mode.outlived(epoch).is_none()
+            }
+        }
+    }
+
+    /// The checkpoint to which the job can roll back on other hosts, if the driver has the output
+    /// before it and the files are there.
+    fn epoch_without_hosts(&self) -> Option<Epoch> {
+        let epoch = self.job.commits.checkpoints()?.outlives_hosts()?;
+        let is_right = self.may_continue_from(StoredState::Images(epoch));
+        is_right.then_some(epoch)
     }
 
     /// The driver says from which stored states the job can continue without a host.
-    pub(in crate::central) fn relaunchable(&mut self, states: &[StoredState]) {
+    pub(in crate::central) fn on_stored_states(&mut self, states: &[StoredState]) {
         let asked = self.job.returns.lost_hosts.hosts().len();
         self.drop_silent(states);
         if asked > 0 && self.job.returns.lost_hosts.hosts().len() == asked {
@@ -180,15 +187,32 @@ impl HostLossHandler<'_> {
                 }
             } else if states.iter().any(older) {
                 // Newer files were committed after the question.
-                return self.job.out.push(CentralEffect::RequestRelaunchable {
-                    regions: self.job.commits.regions.epochs(),
-                });
+                return self.request_states();
             }
         }
-        self.give_up_lost_hosts();
+        let regions = states.iter().find_map(|state| match state {
+            StoredState::Regions(epoch) => Some(*epoch),
+            StoredState::Images(_) => None,
+        });
+        match regions.filter(|_| self.may_continue()) {
+            Some(epoch) => self.start_with_regions(epoch),
+            None => self.give_up_lost_hosts(),
+        }
     }
 
-    /// The loss of hosts is the end of the launch.
+    /// All ranks start anew on other hosts, with the registered memory of this checkpoint.
+    fn start_with_regions(&mut self, epoch: Epoch) {
+        match self.placement_on_others(None) {
+            Some(placement) => {
+                let last = self.job.commits.last_number();
+                self.job.commits.regions.start_from(Some(epoch), last);
+                self.return_without_hosts(None, placement);
+            }
+            None => self.give_up_lost_hosts(),
+        }
+    }
+
+    /// The loss of hosts is the end of the job.
     fn give_up_lost_hosts(&mut self) {
         let lost = self.job.returns.lost_hosts.take_hosts().into_iter().next();
         if let Some((host, why)) = lost {
@@ -207,10 +231,10 @@ impl HostLossHandler<'_> {
             .iter()
             .flat_map(|failover| &failover.lost);
         let before: Vec<HostIndex> = before.copied().collect();
-        let former = self.job.cluster.former_hosts.placement_at(
-            from.unwrap_or_default(),
-            &self.job.cluster.ranks.placement(),
-        );
+        let former = self.job.cluster.ranks.placement();
+        let former = from.map_or(former.clone(), |epoch| {
+            self.job.cluster.former_hosts.placement_at(epoch, &former)
+        });
         let groups = self.job.cluster.copy_groups_of(&former);
         let mut hosts = former.clone();
         // Also those without ranks now, which ranks have left since.
@@ -298,9 +322,9 @@ impl HostLossHandler<'_> {
             let host = self.job.cluster.ranks.host_of(*rank);
             lost.iter().any(|(lost, _)| *lost == host)
         };
-        let ranks = (0..self.job.cluster.ranks.count())
-            .map(Rank)
-            .filter(is_lost);
+        let all = (0..self.job.cluster.ranks.count()).map(Rank);
+        let others = self.job.returns.lost_hosts.returning().iter().copied();
+        let ranks = all.filter(is_lost).chain(others);
         let members = ranks.flat_map(|rank| self.job.commits.groups.members(rank));
         members
             .copied()
@@ -338,18 +362,14 @@ impl HostLossHandler<'_> {
             self.job.out.push(CentralEffect::Drop(host));
             self.host_gone(host, why);
         } else if silence.begins && self.job.terms.failover.is_some() {
-            self.job.out.push(CentralEffect::RequestRelaunchable {
-                regions: self.job.commits.regions.epochs(),
-            });
+            self.request_states();
         }
     }
 
     /// The job can continue without a lost host, so central does not wait for a silent one.
     pub(in crate::central) fn drop_silent(&mut self, states: &[StoredState]) {
         if let Some(host) = self.job.cluster.hosts.silent()
-            && states
-                .iter()
-                .any(|state| LaunchRules::of(&mut self.job).may_continue(*state))
+            && states.iter().any(|state| self.may_continue_from(*state))
         {
             self.job.out.push(CentralEffect::Drop(host));
             self.host_gone(host, "it is silent".to_string());

@@ -1,6 +1,6 @@
 //! The state of a job that was taken up again, until every host has reported.
 
-use crate::central::interface::{CentralInput, HostIndex, Relaunch};
+use crate::central::interface::{CentralInput, HostIndex};
 use crate::central::moves::RankMove;
 use crate::committed_levels::{CommittedCheckpoint, LastCommits};
 use crate::manager_messages::{Report, Time};
@@ -36,7 +36,6 @@ pub(in crate::central) struct Past {
     /// The moves in this generation.
     pub moved: Vec<(MoveNumber, RankMove)>,
     pub decided: bool,
-    pub relaunching: Option<Relaunch>,
 }
 
 impl Past {
@@ -51,6 +50,14 @@ impl Past {
             number.after >= to && ranks.contains(&one.rank)
         };
         self.moved.retain(|moved| !has_moved(moved));
+    }
+
+    /// Images up to this number are void. The record of that may have been replaced by a later one.
+    pub fn forget_images(&mut self, since: Epoch) {
+        let last = &mut self.committed;
+        for level in [&mut last.memory, &mut last.file, &mut last.partner] {
+            level.take_if(|checkpoint| checkpoint.epoch <= since);
+        }
     }
 
     /// The job rolled back to this checkpoint: later ones are void.

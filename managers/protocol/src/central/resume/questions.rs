@@ -6,7 +6,7 @@ use crate::central::event::Event;
 use crate::central::interface::{CentralEffect, CentralInput};
 use crate::central::job_parts::JobParts;
 use crate::central::phase::CentralPhase;
-use crate::central::recovery::{HostLossHandler, RelaunchHandler};
+use crate::central::recovery::HostLossHandler;
 use crate::manager_messages::{HostMessage, ToCentral, ToLocal};
 use crate::verdict::Verdict;
 
@@ -75,7 +75,7 @@ impl ResumeHandler<'_> {
             }
             CentralInput::Local(host, ToCentral::Report(report)) => resuming.reported(host, report),
             CentralInput::Local(host, ToCentral::Host(HostMessage::Done)) => {
-                RelaunchHandler::of(&mut self.job).host_done(host);
+                self.job.cluster.hosts.done(host, self.job.out);
             }
             CentralInput::Local(_, ToCentral::Host(HostMessage::Renew { .. }))
             | CentralInput::HostCalled(_)
@@ -84,9 +84,7 @@ impl ResumeHandler<'_> {
             | CentralInput::HostEnded(..) => return vec![input],
             // A host that does not report may be replaced. What becomes of lost ones is asked again
             // when the others have reported.
-            CentralInput::Relaunchable(states) => {
-                HostLossHandler::of(&mut self.job).drop_silent(&states)
-            }
+            CentralInput::Stored(states) => HostLossHandler::of(&mut self.job).drop_silent(&states),
             // The report of a host includes its earlier messages.
             CentralInput::Local(host, _) => {
                 if resuming.has_reported(host) {
@@ -136,7 +134,7 @@ impl ResumeHandler<'_> {
                 let mut inputs = self.continue_job(&past, reports);
                 inputs.extend(later);
                 if self.job.returns.lost_hosts.is_pending() {
-                    self.job.out.push(CentralEffect::RequestRelaunchable {
+                    self.job.out.push(CentralEffect::RequestStored {
                         regions: self.job.commits.regions.epochs(),
                     });
                 }

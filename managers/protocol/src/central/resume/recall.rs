@@ -30,6 +30,7 @@ impl Recall<'_> {
         for record in records {
             self.recall(record, &mut past);
         }
+        past.forget_images(self.commits.regions.since());
         let placed = self.cluster.placement().filter(|p| !p.lost.is_empty());
         let placed = placed.and_then(|placement| placement.from);
         let from = placed.or(self.terms.from.filter(|_| self.cluster.has_partners()));
@@ -120,7 +121,6 @@ impl Recall<'_> {
             Record::Interrupted { signal, .. } => self.course.end.recall_interrupted(signal),
             Record::Stopping { request, .. } => self.course.stop = request,
             Record::Passed { signal } => self.course.end.recall_passed(signal),
-            Record::Relaunching(relaunch) => past.relaunching = Some(relaunch),
         }
     }
 
@@ -128,6 +128,7 @@ impl Recall<'_> {
         let ranks: Vec<Rank> = back.ranks.iter().map(|(rank, _)| *rank).collect();
         let epoch = back.from.unwrap_or_default();
         self.cluster.former_hosts.roll_back(&ranks, epoch);
+        self.commits.regions.start_from(back.regions, back.since);
         match back.scope {
             ReturnScope::All => {
                 past.restored = Some(back.from);

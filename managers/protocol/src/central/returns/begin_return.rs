@@ -33,9 +33,9 @@ impl ReturnHandler<'_> {
         let ReturnPlan { who, from, lost } = plan;
         let ranks = who.ranks(self.job.cluster.ranks.count());
         if lost.is_none()
-            && let Some(verdict) = from.and_then(|epoch| self.lost_former_host(&ranks, epoch))
+            && let Some(lost) = from.and_then(|epoch| self.lost_former_host(&ranks, epoch))
         {
-            return EndHandler::of(&mut self.job).decide(verdict);
+            return self.without_former_host(lost, &who, &ranks);
         }
         if let (Returning::Groups(members), Some(epoch)) = (&who, from) {
             self.commit_return(members, epoch, lost.as_ref());
@@ -64,15 +64,31 @@ impl ReturnHandler<'_> {
     }
 
     /// A rollback of these ranks to this checkpoint needs the image of one that has moved since,
-    /// and its host of that time is lost: files elsewhere may replace it in the next launch.
-    fn lost_former_host(&self, ranks: &[Rank], epoch: Epoch) -> Option<Verdict> {
+    /// and its host of that time is lost. Returns the host and the rank.
+    fn lost_former_host(&self, ranks: &[Rank], epoch: Epoch) -> Option<(HostIndex, Rank)> {
         let at = |rank: &Rank| Some((*rank, self.job.cluster.former_hosts.at(*rank, epoch)?));
         let mut former = ranks.iter().filter_map(at);
         let (rank, host) = former.find(|(_, host)| self.job.cluster.hosts.is_lost(*host))?;
-        Some(Verdict::HostLost {
-            host: self.job.cluster.hosts.name(host),
-            why: format!("it had the image of rank {}, which had moved", rank.0),
-        })
+        Some((host, rank))
+    }
+
+    /// The host of an image is lost: the ranks come back as for a host that is lost now, from files
+    /// elsewhere.
+    fn without_former_host(
+        &mut self,
+        (host, rank): (HostIndex, Rank),
+        who: &Returning,
+        ranks: &[Rank],
+    ) {
+        let why = format!("it had the image of rank {}, which had moved", rank.0);
+        if let Returning::Finalized(_) = who {
+            let host = self.job.cluster.hosts.name(host);
+            return EndHandler::of(&mut self.job).decide(Verdict::HostLost { host, why });
+        }
+        self.job.returns.lost_hosts.add_returning(host, why, ranks);
+        self.job.out.push(CentralEffect::RequestStored {
+            regions: self.job.commits.regions.epochs(),
+        });
     }
 
     /// Of ranks on lost hosts only files are left, and there may be one each. Others hold what they
@@ -81,7 +97,11 @@ impl ReturnHandler<'_> {
         let Some(lost) = lost else {
             return self.fall_back_to(members, epoch);
         };
-        let is_lost = |rank: &Rank| lost.has(self.job.cluster.ranks.host_of(*rank));
+        let is_lost = |rank: &Rank| {
+            let then = self.job.cluster.former_hosts.at(*rank, epoch);
+            then.is_some_and(|then| lost.has(then))
+                || lost.has(self.job.cluster.ranks.host_of(*rank))
+        };
         let ranks: Vec<Rank> = members.iter().copied().filter(is_lost).collect();
         if let Some(checkpoints) = self.job.commits.checkpoints_mut() {
             checkpoints.lose_on_hosts(&ranks, epoch);
@@ -213,6 +233,8 @@ impl ReturnHandler<'_> {
             generation: self.job.cluster.ranks.generation(),
             ranks: ranks.clone(),
             from,
+            regions: self.job.commits.regions.start(),
+            since: self.job.commits.regions.since(),
             placement: self.job.cluster.placement().cloned().map(Box::new),
             memory: Box::new(self.job.returns.memory(&self.job.commits.mode)),
         })));
@@ -250,6 +272,7 @@ impl ReturnHandler<'_> {
                 to: self.job.cluster.hosts.name(lost.successor),
                 generation: self.job.cluster.ranks.generation(),
                 epoch: from,
+                regions: self.job.commits.regions.start().filter(|_| from.is_none()),
             });
         }
         self.job.returns.report_losses(self.job.out);

@@ -76,9 +76,9 @@ impl OrderHandler<'_> {
         }
         let moved = self.cluster.moved_among(&ranks);
         let members: Vec<Rank> = ranks.iter().map(|(rank, _)| *rank).collect();
-        let image = from.map(ImageId::Checkpoint);
+        let from = (from.map(ImageId::Checkpoint), self.commits.regions.start());
         self.cluster
-            .order_restore(host, image, ranks, moved, self.out);
+            .order_restore(host, from, ranks, moved, self.out);
         // Their images of this checkpoint are those that count, also in memory.
         self.group_commits()
             .repeat_group_commits(host, members.into_iter());

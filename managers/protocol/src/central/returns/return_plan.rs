@@ -66,7 +66,7 @@ impl LostPlaces {
 pub(in crate::central) struct ReturnPlan {
     /// The ranks.
     pub who: Returning,
-    /// The checkpoint; `None`: the start.
+    /// The checkpoint; `None`: the start, which may be registered memory.
     pub from: Option<Epoch>,
     /// Places of the ranks, if hosts are lost. Otherwise each comes back where its image is.
     pub lost: Option<LostPlaces>,
