@@ -303,41 +303,12 @@ impl ImageFolder {
     }
 
     /// Has [`ImageFolder::remove_abandoned`] spare this folder for an hour, although no manager
-    /// claims it: the next launch of the job will. The next claim ends that.
+    /// claims it: the job may go on elsewhere and need it. The next claim ends that.
     ///
     /// # Errors
     /// The system's reason.
     pub fn keep(&self) -> io::Result<()> {
         folder_claim::keep(&self.path)
-    }
-
-    /// The ranks, not among these, of which there is a whole image of this checkpoint.
-    ///
-    /// # Errors
-    /// The system's reason why the folder can't be read.
-    pub fn others(&self, epoch: u32, ranks: &[u32]) -> io::Result<Vec<u32>> {
-        let mut found = Vec::new();
-        for entry in fs::read_dir(&self.path)? {
-            let name = entry?.file_name();
-            let both = name.to_str().and_then(numbers);
-            found.extend(both.filter(|(_, of)| *of == epoch).map(|(rank, _)| rank));
-        }
-        found.retain(|rank| !ranks.contains(rank));
-        Ok(found)
-    }
-
-    /// The ranks that name parities of this checkpoint.
-    ///
-    /// # Errors
-    /// The system's reason why the folder can't be read.
-    pub fn parities(&self, epoch: u32) -> io::Result<Vec<u32>> {
-        let mut found = Vec::new();
-        for entry in fs::read_dir(&self.path)? {
-            let name = entry?.file_name();
-            let both = name.to_str().and_then(file_names::numbers_of_parity);
-            found.extend(both.filter(|(_, of)| *of == epoch).map(|(rank, _)| rank));
-        }
-        Ok(found)
     }
 
     /// Removes the folder if it has no files.

@@ -32,11 +32,6 @@ pub(super) fn numbers(name: &str) -> Option<(u32, u32)> {
     both(name.strip_prefix(IMAGE)?.strip_suffix(".image")?)
 }
 
-/// Rank and checkpoint in the name of a parity.
-pub(super) fn numbers_of_parity(name: &str) -> Option<(u32, u32)> {
-    both(name.strip_prefix(PARITY)?.strip_suffix(".image")?)
-}
-
 /// Rank and checkpoint in the name of any file of images, without its extension.
 pub(super) fn numbers_of_any(stem: &str) -> Option<(u32, u32)> {
     both(

@@ -8,8 +8,8 @@ use central_steps::{at, instance, step};
 use moving_ranks::{moves, on_message, registered, running_on as running, three_hosts};
 use rejoin_channel_table::{Epoch, Generation, ImageId, Incarnation, LanId, MoveNumber, Rank};
 use rejoin_managers_protocol::central::{
-    AddedHost, Central, CentralEffect, CentralInput, Event, Failover, HostCondition, HostIndex,
-    HostsRequest, Job, Leases, MoveRequest, Movers, Record, StopSignal, StoredState,
+    AddedHost, Central, CentralEffect, CentralInput, Event, HostCondition, HostIndex, HostsRequest,
+    Job, Leases, MoveRequest, Movers, Record, StopSignal, StoredState,
 };
 use rejoin_managers_protocol::host_health::HostHealth;
 use rejoin_managers_protocol::lease::Terms;
@@ -210,24 +210,6 @@ fn restored(central: &mut Central, effects: &[CentralEffect]) -> Vec<CentralEffe
         last = on_message(central, host, registered(instance));
     }
     last
-}
-
-#[test]
-fn ranks_that_are_launched_again_on_a_drained_host_move_away() {
-    let mut central = Central::new(Job {
-        from: Some(Epoch(1)),
-        requested: Epoch(1),
-        failover: Some(Failover {
-            drained: vec![1],
-            takes_in: true,
-            ..Failover::default()
-        }),
-        ..three_hosts()
-    });
-    step(&mut central, at(0), CentralInput::Begin);
-    on_message(&mut central, 0, registered(instance(0, 0)));
-    let effects = on_message(&mut central, 1, registered(instance(1, 0)));
-    assert_eq!(moves(&effects), [(Rank(1), 2)]);
 }
 
 #[test]

@@ -482,7 +482,11 @@ fn host_with_a_copy() -> Local {
     let mut core = with_a_rank();
     let epochs = CommittedEpochs::only(Some(Epoch(1)));
     let inputs = vec![
-        LocalInput::CopiesFound(vec![copy_of(1)]),
+        LocalInput::Central(ToLocal::Copy {
+            members: vec![(Rank(1), 1)],
+            epoch: Epoch(1),
+        }),
+        LocalInput::ImageCopied(copy_of(1)),
         LocalInput::Central(ToLocal::Image(ImageOrder::Commit {
             generation: Generation(0),
             epochs,

@@ -110,7 +110,7 @@ impl Stored {
             ToLocal::Start { .. } => self.started,
             ToLocal::AllFinalized { .. } => self.finalized,
             ToLocal::End { .. } => self.verdict.is_some(),
-            ToLocal::Leave { .. } => self.left.contains(&host),
+            ToLocal::Leave => self.left.contains(&host),
             ToLocal::Signal { .. } | ToLocal::Kill | ToLocal::Release { .. } => true,
             other => panic!("{other:?} where nothing is recovered"),
         }

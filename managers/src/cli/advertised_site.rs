@@ -98,7 +98,6 @@ mod tests {
             name: name.into(),
             here,
             lost: false,
-            drained: false,
             slots: 2,
             lan: LanId(site.into()),
             advertised: None,

@@ -133,7 +133,6 @@ impl Finder {
                     name: if here { self.own.clone() } else { name.clone() },
                     here,
                     lost: false,
-                    drained: false,
                     slots: 0,
                     lan: LanId::default(),
                     advertised: None,

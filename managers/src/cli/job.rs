@@ -60,7 +60,7 @@ pub(super) fn launch(
         claim: None,
         from: None,
         accepts_external_state: job.accept_external_state,
-        copies: None,
+        copies: false,
         copy_group: job.image_parity.unwrap_or(1),
         copy_rate: job.image_copy_rate,
         ranks,

@@ -8,7 +8,6 @@ use rejoin_managers_net::address::ManagerAddress;
 use rejoin_managers_protocol::central::HostIndex;
 use rejoin_managers_protocol::detector::DetectorSettings;
 use rejoin_managers_protocol::lease::Terms;
-use rejoin_managers_protocol::manager_messages::MovedRank;
 use rejoin_wire::RankOptions;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -35,13 +34,6 @@ pub struct Program {
     pub set: Vec<(ByteBuf, ByteBuf)>,
     /// Working directory; the local manager's own when absent.
     pub wdir: Option<ByteBuf>,
-}
-
-/// How hosts copy each other's files of images.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CopyPlan {
-    /// Ranks that were on a lost host, and what is left of their files.
-    pub moved: Vec<MovedRank>,
 }
 
 /// A command that says how a host is.
@@ -92,7 +84,7 @@ pub struct LaunchPlan {
     /// Ranks are restored even if files that they write were overwritten since the checkpoint.
     pub accepts_external_state: bool,
     /// Hosts copy each other's files of images, as far as they do not share a folder.
-    pub copies: Option<CopyPlan>,
+    pub copies: bool,
     /// Hosts of which another one keeps the parity of the files; 1 if it keeps copies.
     pub copy_group: u32,
     /// Bytes a second at most that a host copies, while no process waits for them.
@@ -154,9 +146,6 @@ impl LaunchPlan {
     pub fn part_without_ranks(&self) -> LaunchPlan {
         let mut part = self.part(&[], 0);
         part.from = None;
-        if let Some(copies) = &mut part.copies {
-            copies.moved.clear();
-        }
         part
     }
 
@@ -194,7 +183,7 @@ mod tests {
             claim: None,
             from: None,
             accepts_external_state: false,
-            copies: None,
+            copies: false,
             copy_group: 1,
             copy_rate: None,
             ranks: vec![(Rank(0), 0), (Rank(1), 0), (Rank(2), 1)],

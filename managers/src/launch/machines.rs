@@ -19,8 +19,6 @@ pub struct Machine {
     pub here: bool,
     /// The host was lost, and is not used again.
     pub lost: bool,
-    /// The host was drained, or was to be, and gets ranks only if there is no other.
-    pub drained: bool,
     /// How many ranks it takes before others get more.
     pub slots: u32,
     /// Site of the host; empty: none is known.
@@ -55,7 +53,6 @@ impl Machines {
                 name,
                 here,
                 lost: false,
-                drained: false,
                 slots: 1,
                 lan: LanId::default(),
                 advertised: None,
@@ -108,14 +105,10 @@ impl Machines {
     /// them in within this launch.
     #[must_use]
     pub fn failover(&self, takes_in: bool) -> Failover {
-        let all = |is_it: fn(&Machine) -> bool| {
-            let hosts = self.hosts.iter().enumerate();
-            let all = hosts.filter(|(_, host)| is_it(host)).map(|(host, _)| host);
-            all.collect()
-        };
+        let hosts = self.hosts.iter().enumerate();
+        let lost = hosts.filter(|(_, host)| host.lost);
         Failover {
-            lost: all(|host| host.lost),
-            drained: all(|host| host.drained),
+            lost: lost.map(|(host, _)| host).collect(),
             takes_in,
         }
     }
@@ -204,7 +197,6 @@ mod tests {
             name: "there".into(),
             here: false,
             lost: false,
-            drained: false,
             slots: 1,
             lan: LanId::default(),
             advertised: None,
@@ -225,7 +217,6 @@ mod tests {
             name: name.into(),
             here: false,
             lost: false,
-            drained: false,
             slots: 1,
             lan: LanId::default(),
             advertised: None,

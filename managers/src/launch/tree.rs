@@ -200,7 +200,7 @@ pub fn goes_down(order: &ToLocal) -> Option<Generation> {
         | ToLocal::Granted { .. }
         | ToLocal::Report
         | ToLocal::Acknowledged { .. }
-        | ToLocal::Leave { .. } => None,
+        | ToLocal::Leave => None,
     }
 }
 
@@ -300,7 +300,6 @@ mod tests {
             name: number.to_string(),
             here: here == Some(number),
             lost: false,
-            drained: false,
             slots: 1,
             lan: LanId((*site).into()),
             advertised: None,

@@ -123,7 +123,7 @@ impl LocalManager {
                     | ToLocal::CanNotLeave
                     | ToLocal::Granted { .. }
                     | ToLocal::Acknowledged { .. }
-                    | ToLocal::Leave { .. } => {}
+                    | ToLocal::Leave => {}
                 }
                 // At once, because the next message on the link may be for a rank that this starts.
                 parts.inputs.push_back(LocalInput::Central(order));

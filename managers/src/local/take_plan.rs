@@ -99,25 +99,15 @@ impl PlanHandler<'_> {
         let Some(epoch) = plan.from else {
             return Ok(());
         };
-        let moved = plan.copies.as_ref().map(|copies| &copies.moved[..]);
-        let is_held = |rank| moved.into_iter().flatten().any(|one| one.rank == rank);
         for slot in 0..self.ranks.len() {
             let rank = self.ranks[slot].rank();
-            match self.images.load_one(slot, ImageId::Checkpoint(epoch)) {
-                Err(why) if !is_held(rank) => {
-                    let lines = vec![why];
-                    self.mpirun
-                        .notify(&LocalToMpirun::Caveats { rank, lines })?;
-                }
-                _ => {}
+            if let Err(why) = self.images.load_one(slot, ImageId::Checkpoint(epoch)) {
+                let lines = vec![why];
+                self.mpirun
+                    .notify(&LocalToMpirun::Caveats { rank, lines })?;
             }
         }
         self.images.commit(epoch);
-        if let Some(copies) = &mut self.copies {
-            let found = self.images.find_copies(epoch);
-            copies.adopt(&found);
-            self.inputs.push_back(LocalInput::CopiesFound(found));
-        }
         if let Some(rank) = self.input.rank()
             && let Some(slot) = self.ranks.slot(rank)
         {
@@ -130,7 +120,7 @@ impl PlanHandler<'_> {
                     let read = self.images.input_of(slot, image);
                     self.input.continue_from(rank, image, read);
                 }
-                // What the rank had read is in the file, which is still to be copied.
+                // What the rank had read is not known.
                 false => self.input.hold(),
             }
         }

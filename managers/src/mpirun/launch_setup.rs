@@ -57,7 +57,7 @@ fn check_copy_group(launch: &Launch) -> Result<()> {
     let used = (0..machines.hosts.len()).filter(|&host| machines.ranks_on(host) > 0);
     let used = used.count();
     let is_first = launch.launch == 0;
-    match launch.plan.copies.is_some() && is_first && group > 1 && used <= group {
+    match launch.plan.copies && is_first && group > 1 && used <= group {
         true => Err(Error::Usage(format!(
             "--image-parity {group}: another host keeps what {group} hosts need, and {used} have ranks"
         ))),
@@ -107,7 +107,10 @@ fn job(launch: &Launch, failover: bool, takes_in: bool) -> Job {
         failover: failover.then(|| launch.machines.failover(takes_in)),
         from: launch.plan.from,
         requested: launch.requested,
-        copies: (launch.plan.copies.as_ref()).map(|_| launch.plan.copy_group as usize),
+        copies: launch
+            .plan
+            .copies
+            .then_some(launch.plan.copy_group as usize),
         log_groups: log.map(|log| log.groups.clone()).unwrap_or_default(),
         files_lack: launch.plan.options.recovery.is_stable_on_nodes(),
     }

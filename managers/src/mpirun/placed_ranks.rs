@@ -90,7 +90,6 @@ impl Launcher {
                 name: added.name,
                 here: !added.is_remote,
                 lost: false,
-                drained: false,
                 slots: added.slots,
                 lan: added.lan,
                 advertised: None,

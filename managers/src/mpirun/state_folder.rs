@@ -7,7 +7,7 @@
 
 use super::job_streams::Show;
 use super::launch_order::Launch;
-use crate::launch::launch_plan::{CopyPlan, LaunchPlan};
+use crate::launch::launch_plan::LaunchPlan;
 use crate::launch::machines::Machines;
 use rejoin_channel_table::{Epoch, MoveNumber, Rank};
 use rejoin_ckpt::regions::{self, JobClaim};
@@ -87,7 +87,7 @@ impl StateFolder {
         let began_from = folder.as_ref().filter(|_| options.restart);
         let at_most = Epoch(options.newest.unwrap_or(u32::MAX));
         let plan = &launch.plan;
-        let has_images = plan.claim.is_some() || plan.copies.is_some();
+        let has_images = plan.claim.is_some() || plan.copies;
         let images = plan.images.as_ref().filter(|_| may_follow);
         StateFolder {
             is_prepared: folder.is_some() || images.is_some(),
@@ -196,7 +196,7 @@ impl StateFolder {
 
 /// Files of images have copies on other hosts.
 fn are_copied(launch: &Launch) -> bool {
-    launch.plan.copies.is_some() && !groups(launch).stripes().is_empty()
+    launch.plan.copies && !groups(launch).stripes().is_empty()
 }
 
 /// Which host keeps what of which files.
@@ -234,7 +234,7 @@ impl SharedImages {
             true => run_dir::make_private(images),
             false => Ok(()),
         };
-        launch.plan.copies = (is_networked && !is_named).then(CopyPlan::default);
+        launch.plan.copies = is_networked && !is_named;
         made.ok()?;
         let host = nix::unistd::gethostname().unwrap_or_default();
         let claim = folder.claim(&host.to_string_lossy()).ok()?;

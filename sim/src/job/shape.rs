@@ -26,7 +26,7 @@ pub struct Shape {
     pub leases: Option<Terms>,
     /// Ranks look cards up: each asks for one when it begins.
     pub lookups: bool,
-    /// The job is launched again without a lost host.
+    /// The job continues without a lost host.
     pub failover: bool,
     /// Other hosts take in the ranks of a lost one, where that is possible.
     pub takes_in: bool,

@@ -368,7 +368,7 @@ impl Stored {
             }
             ToLocal::AllFinalized { generation } => now(generation) && self.finalized,
             ToLocal::End { .. } => self.decided,
-            ToLocal::Leave { .. } => self.left.contains(&host),
+            ToLocal::Leave => self.left.contains(&host),
             // mpirun derives it from a `Start`.
             ToLocal::Begin { .. } => false,
             ToLocal::Copy { epoch, .. } => self.history.contains(&epoch),

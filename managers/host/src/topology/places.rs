@@ -2,8 +2,8 @@
 //!
 //! An order of the cores gives each rank one: neighbours in turn, or the sockets or NUMA nodes in
 //! turn as long as they have cores left. Binding then holds the rank to that core, or to the socket
-//! or node around it. More ranks than cores begin again with the first, so a job that is relaunched
-//! on fewer hosts still starts.
+//! or node around it. More ranks than cores begin again with the first, so a job that goes
+//! on with fewer hosts still starts.
 
 use super::{Cpus, HostTopology, MachinePart};
 use serde::{Deserialize, Serialize};

@@ -76,7 +76,6 @@ impl HostTable {
             let leases = leases.filter(|l| l.hosts.contains(&host))?;
             Some(Grantor::new(leases.terms))
         };
-        let drained = job.failover.as_ref().map(|failover| &failover.drained);
         let host = |(host, name): (HostIndex, &String)| HostState {
             name: name.clone(),
             lan: job.lans.get(host).cloned().unwrap_or_default(),
@@ -86,7 +85,6 @@ impl HostTable {
                 .map_or(usize::MAX, |slots| *slots as usize),
             is_remote: lease(host).is_some(),
             lease: lease(host),
-            drains: drained.is_some_and(|drained| drained.contains(&host)),
             ..HostState::default()
         };
         HostTable {

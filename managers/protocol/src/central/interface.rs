@@ -376,8 +376,6 @@ pub struct Job {
 pub struct Failover {
     /// Hosts that earlier launches have lost.
     pub lost: Vec<HostIndex>,
-    /// Hosts that were drained in earlier launches, or were to be.
-    pub drained: Vec<HostIndex>,
     /// Other hosts of this launch can take in the ranks of a lost one.
     pub takes_in: bool,
 }

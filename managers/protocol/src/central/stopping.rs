@@ -155,7 +155,7 @@ impl StopHandler<'_> {
     /// The launcher got a signal again: kills everything.
     pub(super) fn end_at_once(&mut self, signal: i32) {
         if self.job.terms.failover.is_some() && self.job.course.end.interrupted().is_none() {
-            // Nor is the job launched again.
+            // Nor does the job continue without a lost host.
             self.job.course.end.interrupt(signal, self.job.out);
         }
         EndHandler::of(&mut self.job).decide(Verdict::Interrupted { signal });

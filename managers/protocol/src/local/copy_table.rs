@@ -20,12 +20,6 @@ pub(super) struct CopyTable {
 }
 
 impl CopyTable {
-    /// These files are there from an earlier launch.
-    pub fn adopt(&mut self, found: Vec<KeptFile>) {
-        let found = found.into_iter().map(|file| (file, CopyState::Whole));
-        self.copies.extend(found);
-    }
-
     /// Forgets the files of images that do not count, and returns which they are.
     pub fn keep(&mut self, counts: impl Fn(Epoch) -> bool) -> Vec<KeptFile> {
         let void = self.copies.keys().filter(|file| {

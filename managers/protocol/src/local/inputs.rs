@@ -56,8 +56,6 @@ pub enum LocalInput {
     MoveBytes(MoveBytes),
     /// The logs of these ranks hold this.
     LogsUsed(Vec<(Rank, LogUsage)>),
-    /// There are copies and parities from an earlier launch of the job.
-    CopiesFound(Vec<KeptFile>),
     /// Another manager, or central, says this of where ranks are.
     LookedUp(Peer, lookup::LookupMessage),
     /// The manager of this host says this.

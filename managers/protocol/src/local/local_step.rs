@@ -88,7 +88,6 @@ impl Local {
             LocalInput::ImageNotCopied(file, why) => {
                 CopyHandler::of(parts).image_not_copied(file, why);
             }
-            LocalInput::CopiesFound(found) => parts.copies.adopt(found),
             LocalInput::Loaded(rank, number, bytes) => {
                 MoveOrderHandler::of(parts).loaded(rank, number, bytes);
             }

@@ -160,7 +160,7 @@ mod tests {
         let lanes = Lanes::of(&many);
         assert_eq!(lanes.labels().len(), 40);
         assert_eq!(lanes.of_rank(9_999, None), Some(39));
-        // Where it was when it failed, after a relaunch.
+        // Where it was when it failed, before it came back elsewhere.
         assert_eq!(lanes.of_rank(9_999, Some("h3")), Some(3));
         assert_eq!(lanes.of_host("h7"), [7]);
         assert!(lanes.note().contains("10000 in all"), "{}", lanes.note());

@@ -17,7 +17,6 @@ fn tree(placement: &[HostIndex], sites: &[&str]) -> JobTree {
         name: "x".into(),
         here: false,
         lost: false,
-        drained: false,
         slots: 1,
         lan: LanId((*site).into()),
         advertised: None,

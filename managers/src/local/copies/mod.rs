@@ -101,7 +101,7 @@ impl ImageCopies {
         claim: String,
         reactor: &Reactor,
     ) -> Result<Option<ImageCopies>> {
-        let (Some(copies), Some(central)) = (&plan.copies, &plan.central) else {
+        let Some(central) = plan.central.as_ref().filter(|_| plan.copies) else {
             return Ok(None);
         };
         let member = CopyMember {
@@ -127,11 +127,7 @@ impl ImageCopies {
             member,
             places: BTreeMap::new(),
             unplaced: Vec::new(),
-            lost: copies
-                .moved
-                .iter()
-                .filter_map(|moved| Some((moved.rank, LostFile::of(moved)?)))
-                .collect(),
+            lost: BTreeMap::new(),
             own: central.host,
             under_way: BTreeMap::new(),
             made: BTreeSet::new(),
@@ -230,11 +226,6 @@ impl ImageCopies {
             // Central was asked for the others.
             let _ = self.carry_out(wanted);
         }
-    }
-
-    /// The found files are there from an earlier launch.
-    pub fn adopt(&mut self, found: &[KeptFile]) {
-        self.made.extend(found);
     }
 
     /// A rank of another host is on this one from now on, and comes from this image.

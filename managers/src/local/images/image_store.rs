@@ -22,7 +22,7 @@ const RESTARTER: &str = "../libexec/rejoin/rejoin-restarter";
 /// The files of this host's ranks.
 pub struct ImageStore {
     folder: ImageFolder,
-    /// No other host sees it, and its files outlive this manager if the job is launched again.
+    /// No other host sees it, and its files outlive this manager if the job goes on elsewhere.
     is_own: bool,
     /// Held as long as this manager lives. A later one removes what was left behind without it.
     claim: Option<FolderClaim>,
@@ -66,7 +66,7 @@ impl ImageStore {
         let mut folder = ImageFolder::new(images, plan.job.0, plan.name.as_deref());
         let is_shared = |claim: &String| folder.has_claim(claim);
         let is_shared = plan.claim.as_ref().is_some_and(is_shared);
-        let is_own = plan.copies.is_some() && !is_shared;
+        let is_own = plan.copies && !is_shared;
         if is_shared || is_own {
             folder = folder.that_stays();
         } else if plan.name.is_some() {
@@ -213,29 +213,6 @@ impl ImageStore {
         self.claim.as_ref().map(FolderClaim::name)
     }
 
-    /// What the folder has for files of this checkpoint of other hosts' ranks. Removes files of
-    /// other checkpoints.
-    pub fn find_copies(&self, epoch: Epoch) -> Vec<KeptFile> {
-        if !self.is_own {
-            // mpirun sees the folder, and removes them at the end.
-            return Vec::new();
-        }
-        // What can't be removed takes room and does no harm.
-        let _ = self.folder.clear(&[epoch.0]);
-        let kept = |is_parity| {
-            move |rank| KeptFile {
-                rank: Rank(rank),
-                image: ImageId::Checkpoint(epoch),
-                is_parity,
-            }
-        };
-        let copies = self.folder.others(epoch.0, &self.ranks);
-        let copies = copies.unwrap_or_default().into_iter().map(kept(false));
-        let parities = self.folder.parities(epoch.0);
-        let parities = parities.unwrap_or_default().into_iter().map(kept(true));
-        copies.chain(parities).collect()
-    }
-
     /// Removes a copy of a file of another host's rank, or a parity.
     pub fn remove_copy(&self, file: KeptFile) {
         let (rank, number) = (file.rank.0, file.image.parts());
@@ -249,7 +226,7 @@ impl ImageStore {
         }
     }
 
-    /// This manager ends. `keeps_files`: the job may be launched again, and the folder is this
+    /// This manager ends. `keeps_files`: the job may go on elsewhere, and the folder is this
     /// host's own.
     pub fn leave_folder(mut self, keeps_files: bool) {
         if self.is_own {

@@ -137,13 +137,6 @@ impl RankImages {
         self.find(slot, id).is_some()
     }
 
-    /// What the folder has for files of this checkpoint of other hosts' ranks. Files of other
-    /// checkpoints are removed.
-    pub fn find_copies(&self, epoch: Epoch) -> Vec<KeptFile> {
-        let store = self.store.as_ref();
-        store.map_or_else(Vec::new, |store| store.find_copies(epoch))
-    }
-
     /// Removes a copy of a file of another host's rank, or a parity.
     pub fn remove_copy(&self, file: KeptFile) {
         if let Some(store) = &self.store {
@@ -151,7 +144,7 @@ impl RankImages {
         }
     }
 
-    /// This manager ends. `keeps_files`: the job may be launched again.
+    /// This manager ends. `keeps_files`: the job may go on elsewhere.
     pub fn leave_folder(&mut self, keeps_files: bool) {
         // All that was ordered is done then.
         self.files = None;

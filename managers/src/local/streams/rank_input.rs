@@ -59,7 +59,7 @@ pub struct RankInput {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InputPosition {
     /// The image has another standard input.
-    Relaunch,
+    Other,
     /// A write fell into the moment of counting.
     Unknown,
     /// So many bytes of it were read.
@@ -168,7 +168,7 @@ impl RankInput {
     /// Where the rank was in its input when its image was taken.
     fn stood(&self, unread: Option<Unread>) -> InputPosition {
         let Some(unread) = unread.filter(|u| u.pipe == self.name) else {
-            return InputPosition::Relaunch;
+            return InputPosition::Other;
         };
         let filled = self.writes.filled(unread.counted);
         let read = filled.and_then(|filled| filled.checked_sub(unread.bytes));
@@ -180,7 +180,7 @@ impl RankInput {
         if rank == self.rank {
             match self.stood(unread) {
                 InputPosition::At(position) => self.imaged(image, position),
-                InputPosition::Relaunch => {}
+                InputPosition::Other => {}
                 InputPosition::Unknown => return false,
             }
         }
@@ -434,12 +434,12 @@ mod tests {
             counted: (moment, moment + 1),
         };
         assert_eq!(input.stood(Some(unread)), InputPosition::At(4));
-        assert_eq!(input.stood(None), InputPosition::Relaunch);
+        assert_eq!(input.stood(None), InputPosition::Other);
         let stranger = Unread {
             pipe: (0, 0),
             ..unread
         };
-        assert_eq!(input.stood(Some(stranger)), InputPosition::Relaunch);
+        assert_eq!(input.stood(Some(stranger)), InputPosition::Other);
         input.imaged(ImageId::Checkpoint(Epoch(1)), 4);
         input.committed(Epoch(1));
         assert_eq!((input.from, input.kept.len()), (4, 9));

@@ -62,7 +62,7 @@ impl Node {
             claim: None,
             from: None,
             accepts_external_state: false,
-            copies: None,
+            copies: false,
             copy_group: 1,
             copy_rate: None,
             probes: None,
