@@ -13,6 +13,8 @@ mod chapter;
 mod constants;
 mod ctype;
 mod entry;
+mod facade;
+mod function_table;
 mod header;
 mod mark;
 mod model;
@@ -94,6 +96,13 @@ fn generate(root: &Path) -> Result<Vec<(PathBuf, String)>> {
         generated.join("mod.rs"),
         rustfmt(&entry::module(files.iter().map(|f| f.0.as_str())))?,
     ));
+    outputs.push((
+        generated.join("function_table.rs"),
+        rustfmt(&function_table::addresses(&model))?,
+    ));
+    for (path, text) in facade::render(root, &model)? {
+        outputs.push((path, rustfmt(&text)?));
+    }
     for (name, text) in files {
         outputs.push((generated.join(format!("entry_{name}.rs")), rustfmt(&text)?));
     }

@@ -19,4 +19,5 @@ mod entry_processes;
 mod entry_removed;
 mod entry_tools;
 mod entry_topologies;
+mod function_table;
 pub mod types;

@@ -46,6 +46,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("rejoin-mpi", &["rejoin-device", "rejoin-channel-table"]),
     ("rejoin-c-abi", &["rejoin-mpi"]),
+    // It knows the C ABI only, and binds to it when a program is loaded.
+    ("rejoin-facade-openmpi", &[]),
     (
         "rejoin-managers-host",
         &[
@@ -126,6 +128,7 @@ const LOADED: &[&str] = &[
     "rejoin-device",
     "rejoin-mpi",
     "rejoin-c-abi",
+    "rejoin-facade-openmpi",
 ];
 
 /// Too heavy for code that each rank loads.

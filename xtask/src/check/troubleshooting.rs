@@ -43,6 +43,7 @@ const PRODUCT: &[&str] = &[
     "channel-table/",
     "ckpt/",
     "device/",
+    "facade/",
     "logging/",
     "managers/",
     "mpi/",

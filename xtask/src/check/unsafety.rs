@@ -11,6 +11,7 @@ const ALLOWED: &[&str] = &[
     "device/",
     "mpi/",
     "c-abi/",
+    "facade/",
     "managers/",
     "tests/",
     "benches/",

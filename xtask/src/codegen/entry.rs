@@ -27,7 +27,7 @@ pub fn module<'a>(files: impl Iterator<Item = &'a str>) -> String {
     for file in files {
         let _ = writeln!(out, "mod entry_{file};");
     }
-    out.push_str("pub mod types;\n");
+    out.push_str("mod function_table;\npub mod types;\n");
     out
 }
 
@@ -295,7 +295,7 @@ fn ctype(p: &Param) -> Result<&CType> {
 }
 
 /// The parameter's name, made legal in Rust.
-fn safe(name: &str) -> String {
+pub fn safe(name: &str) -> String {
     match name {
         "type" | "fn" | "in" | "ref" | "move" => format!("{name}_"),
         other => other.to_owned(),

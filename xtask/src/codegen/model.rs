@@ -17,6 +17,10 @@ pub struct Param {
     pub ctype: Option<CType>,
     /// The parameter's name.
     pub name: String,
+    /// What it is for the standard, such as `RANK`; `?` or empty where no table says it.
+    pub kind: String,
+    /// `in`, `out` or `inout`; `?` or empty where no table says it.
+    pub direction: String,
 }
 
 /// One MPI function.
@@ -132,7 +136,7 @@ impl Model {
                     chapter: chapter::find(&row[1])
                         .with_context(|| format!("{table}: {}", row[0]))?,
                     returns: row[2].clone(),
-                    params: params(decls.map(|p| p.split(" : ").next().unwrap_or_default()))?,
+                    params: params(decls)?,
                 });
             }
         }
@@ -182,7 +186,8 @@ impl Model {
     }
 }
 
-fn rows(text: &str) -> Vec<Vec<String>> {
+/// The rows of a table below its head.
+pub fn rows(text: &str) -> Vec<Vec<String>> {
     text.lines()
         .skip(1)
         .filter(|l| !l.trim().is_empty())
@@ -192,20 +197,23 @@ fn rows(text: &str) -> Vec<Vec<String>> {
 
 fn params<'a>(decls: impl Iterator<Item = &'a str>) -> Result<Vec<Param>> {
     let mut list = Vec::new();
-    for decl in decls.map(str::trim).filter(|d| !d.is_empty()) {
-        if decl == "..." {
-            list.push(Param {
-                decl: decl.to_owned(),
-                ctype: None,
-                name: String::new(),
-            });
-            continue;
-        }
-        let (ctype, name) = CType::parse(decl)?;
+    for row in decls.map(str::trim).filter(|d| !d.is_empty()) {
+        let mut words = row.split(" : ").map(str::to_owned);
+        let mut word = || words.next().unwrap_or_default();
+        let (decl, kind, direction) = (word(), word(), word());
+        let (ctype, name) = match decl.as_str() {
+            "..." => (None, String::new()),
+            decl => {
+                let (ctype, name) = CType::parse(decl)?;
+                (Some(ctype), name)
+            }
+        };
         list.push(Param {
-            decl: decl.to_owned(),
-            ctype: Some(ctype),
+            decl,
+            ctype,
             name,
+            kind,
+            direction,
         });
     }
     Ok(list)

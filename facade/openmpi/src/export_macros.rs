@@ -1,0 +1,87 @@
+//! How functions are exported, and what those do that are not there.
+
+use std::ffi::c_int;
+
+use crate::bound_library::functions;
+use crate::generated::conversions::error_out;
+use crate::program_types::AbiHandle;
+
+/// `MPI_COMM_WORLD` of the standard ABI.
+const WORLD: AbiHandle = AbiHandle(0x101);
+/// `MPI_ERR_UNSUPPORTED_OPERATION` and `MPI_T_ERR_NOT_SUPPORTED` of the standard ABI.
+const UNSUPPORTED: c_int = 55;
+const UNSUPPORTED_TOOL: c_int = 1004;
+
+/// Exports a function under its name and its profiling name.
+macro_rules! export {
+    ($name:ident $profiling:ident ($($parameter:ident: $type:ty),*) -> $result:ty $body:block) => {
+        #[allow(unused_unsafe, non_snake_case, clippy::too_many_arguments)]
+        const _: () = {
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($parameter: $type),*) -> $result {
+                // SAFETY: the program keeps MPI's rules for the arguments.
+                unsafe { $body }
+            }
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $profiling($($parameter: $type),*) -> $result {
+                // SAFETY: as above.
+                unsafe { $body }
+            }
+        };
+    };
+}
+
+/// Exports a function that is not there.
+macro_rules! missing {
+    (tool $name:ident $profiling:ident) => {
+        crate::export_macros::export! { $name $profiling () -> std::ffi::c_int {
+            crate::export_macros::absent_tool()
+        } }
+    };
+    ($name:ident $profiling:ident) => {
+        crate::export_macros::export! { $name $profiling () -> std::ffi::c_int {
+            crate::export_macros::absent(stringify!($name))
+        } }
+    };
+}
+
+pub(crate) use {export, missing};
+
+/// The code that the program gets.
+#[inline(always)]
+pub fn result_code(code: c_int) -> c_int {
+    match code {
+        0 => 0,
+        code => class(code),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn class(code: c_int) -> c_int {
+    error_out(code)
+}
+
+/// Says which function is not there, and brings the error to the handler of `MPI_COMM_WORLD`.
+#[cold]
+#[inline(never)]
+pub fn absent(name: &str) -> c_int {
+    eprintln!("{name}: Rejoin does not have this function for programs of Open MPI");
+    let (mut initialized, mut finalized) = (0, 0);
+    // SAFETY: the places are valid; the communicator exists meanwhile.
+    unsafe {
+        (functions().initialized)(&mut initialized);
+        (functions().finalized)(&mut finalized);
+        if initialized != 0 && finalized == 0 {
+            (functions().comm_call_errhandler)(WORLD, UNSUPPORTED);
+        }
+    }
+    class(UNSUPPORTED)
+}
+
+/// A function of the tools' interface: no handler is called.
+#[cold]
+#[inline(never)]
+pub fn absent_tool() -> c_int {
+    class(UNSUPPORTED_TOOL)
+}

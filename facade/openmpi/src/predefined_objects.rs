@@ -1,0 +1,65 @@
+//! The shape of predefined objects. A program may have its own copy of one (a copy relocation), so
+//! their sizes are Open MPI's, their contents are there at link time, and all addresses of them are
+//! looked up by the loader.
+
+use crate::program_types::{AbiHandle, ProgramHandle};
+
+/// A predefined object: two words that count, and as many others as Open MPI has.
+#[repr(C)]
+pub struct Object<const WORDS: usize> {
+    handle: AbiHandle,
+    fortran: usize,
+    rest: [usize; WORDS],
+}
+
+/// An object with this handle in the standard ABI, and this integer in Fortran.
+pub const fn object<const WORDS: usize>(handle: usize, fortran: usize) -> Object<WORDS> {
+    Object {
+        handle: AbiHandle(handle),
+        fortran,
+        rest: [0; WORDS],
+    }
+}
+
+/// Where an object is, in the program or here.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct ObjectAddress(*const Object<0>);
+
+// SAFETY: the objects never change.
+unsafe impl Sync for ObjectAddress {}
+
+impl ObjectAddress {
+    /// No object.
+    pub const NONE: Self = Self(std::ptr::null());
+
+    /// Of this object.
+    pub const fn of<const WORDS: usize>(object: &'static Object<WORDS>) -> Self {
+        Self(std::ptr::from_ref(object).cast())
+    }
+
+    /// The handle by which the program knows the object.
+    #[inline(always)]
+    pub fn handle(self) -> ProgramHandle {
+        ProgramHandle(self.0.addr())
+    }
+
+    /// Whether there is an object.
+    #[inline(always)]
+    pub fn is_some(self) -> bool {
+        !self.0.is_null()
+    }
+}
+
+impl ProgramHandle {
+    /// What a handle that is an address points to.
+    ///
+    /// # Safety
+    /// It is one of a predefined object.
+    #[inline(always)]
+    pub unsafe fn object(self) -> (AbiHandle, usize) {
+        let object = std::ptr::with_exposed_provenance::<Object<0>>(self.0);
+        // SAFETY: the caller's promise.
+        unsafe { ((*object).handle, (*object).fortran) }
+    }
+}

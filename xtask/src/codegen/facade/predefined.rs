@@ -1,0 +1,83 @@
+//! `generated/predefined.rs`: the predefined objects, which programs name as data.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::tables::{Tables, standard};
+use crate::codegen::constants::HANDLES;
+use crate::codegen::model::Model;
+
+/// Values below this one are predefined handles.
+const PREDEFINED: usize = 0x400;
+
+/// Renders the file.
+pub fn render(model: &Model, tables: &Tables) -> Result<String> {
+    let mut out = format!(
+        "//! Predefined objects under Open MPI's names. {}: do not edit.\n\n\
+         #![allow(non_upper_case_globals, missing_docs)]\n\n\
+         use crate::predefined_objects::{{ObjectAddress, Object, object}};\n\n",
+        crate::codegen::MARK
+    );
+    let datatype_null = standard(model, "MPI_DATATYPE_NULL")?;
+    let kind = |name: &str| {
+        let constant = model.constants.iter().find(|c| c.name == name);
+        constant
+            .map(|c| c.ctype.as_str())
+            .filter(|t| HANDLES.contains(t))
+    };
+    let mut predefined: BTreeMap<i64, &str> = BTreeMap::new();
+    let mut numbers: BTreeMap<&str, BTreeMap<usize, &str>> = BTreeMap::new();
+    for o in &tables.objects {
+        let symbol = o.symbol.as_str();
+        let (value, kind) = match &o.name {
+            Some(name) => {
+                let kind = kind(name).with_context(|| format!("{symbol}: {name} is no handle"))?;
+                let value = standard(model, name)?;
+                if o.fortran.is_some() || !predefined.contains_key(&value) {
+                    predefined.insert(value, symbol);
+                }
+                (value, kind)
+            }
+            // Only datatypes lack a counterpart.
+            None => (datatype_null, "MPI_Datatype"),
+        };
+        if let Some(number) = o.fortran {
+            numbers.entry(kind).or_default().insert(number, symbol);
+        }
+        let words = o.bytes / 8 - 2;
+        writeln!(
+            out,
+            "#[unsafe(no_mangle)]\npub static {symbol}: Object<{words}> = object({value:#x}, {});\n",
+            o.fortran.unwrap_or(0)
+        )?;
+    }
+    writeln!(
+        out,
+        "/// The objects by their handles in the standard ABI; some of these have none.\n\
+         pub static PREDEFINED: [ObjectAddress; {PREDEFINED}] = {{\n\
+         let mut table = [ObjectAddress::NONE; {PREDEFINED}];"
+    )?;
+    for (value, symbol) in &predefined {
+        writeln!(out, "table[{value:#x}] = ObjectAddress::of(&{symbol});")?;
+    }
+    out.push_str("table\n};\n\n");
+    for kind in HANDLES {
+        let upper = kind["MPI_".len()..].to_uppercase();
+        let list = numbers.get(kind).cloned().unwrap_or_default();
+        ensure!(
+            list.keys().copied().eq(0..list.len()),
+            "{kind}: a Fortran integer is missing"
+        );
+        let addresses = list.values().map(|s| format!("ObjectAddress::of(&{s})"));
+        let addresses: Vec<String> = addresses.collect();
+        writeln!(
+            out,
+            "/// The objects by their integers in Fortran.\npub static FORTRAN_{upper}: [ObjectAddress; {}] = [{}];\n",
+            addresses.len(),
+            addresses.join(", ")
+        )?;
+    }
+    Ok(out)
+}
