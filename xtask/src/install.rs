@@ -58,7 +58,14 @@ pub fn install(args: &Args) -> Result<PathBuf> {
     };
     let prefix = std::path::absolute(&args.prefix)?;
     let at = below(args.destdir.as_deref(), &prefix);
-    for folder in ["bin", "lib/pkgconfig", "libexec/rejoin", "include"] {
+    let folders = [
+        "bin",
+        "lib/pkgconfig",
+        "lib/rejoin/openmpi",
+        "libexec/rejoin",
+        "include",
+    ];
+    for folder in folders {
         let folder = at.join(folder);
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     }
@@ -66,6 +73,12 @@ pub fn install(args: &Args) -> Result<PathBuf> {
     put(&built.join("libmpi_abi.so"), "lib/libmpi_abi.so.1", 0o755)?;
     link("libmpi_abi.so.1", &at.join("lib/libmpi_abi.so"))?;
     link("libmpi_abi.so.1", &at.join("lib/libmpi.so"))?;
+    // In a folder of its own, so that it takes no other MPI's place.
+    put(
+        &built.join("libmpi.so"),
+        "lib/rejoin/openmpi/libmpi.so.40",
+        0o755,
+    )?;
     put(&root.join("c-abi/include/mpi.h"), "include/mpi.h", 0o644)?;
     for program in ["mpirun", "rejoin"] {
         put(&built.join(program), &format!("bin/{program}"), 0o755)?;
@@ -101,7 +114,8 @@ fn build(root: &Path, args: &Args) -> Result<PathBuf> {
     build
         .current_dir(root)
         .args(["build", "--locked", "--profile", &args.profile])
-        .args(["-p", "rejoin-c-abi", "-p", "rejoin-managers"]);
+        .args(["-p", "rejoin-c-abi", "-p", "rejoin-managers"])
+        .args(["-p", "rejoin-facade-openmpi"]);
     if args.fault_injection {
         build.args(["--features", FAULT_INJECTION]);
     }

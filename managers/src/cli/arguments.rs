@@ -2,6 +2,7 @@
 
 use super::duration::milliseconds;
 use super::stop_time::{stop_signal, stop_time};
+use crate::launch::linked_mpi::ProgramAbi;
 use crate::launch::named_job::check_name;
 use crate::mpirun::StopTime;
 use bytesize::ByteSize;
@@ -56,6 +57,11 @@ pub(super) struct JobArguments {
     /// What ranks of one host talk over
     #[arg(long, env = "REJOIN_TRANSPORT", value_enum, default_value_t = Carrier::Auto)]
     pub(super) transport: Carrier,
+    /// The binary interface of the programs: auto (what each is linked with), standard (of the MPI
+    /// standard, libmpi_abi.so.1) or openmpi (of Open MPI 4.1 and 5.0, libmpi.so.40; also for
+    /// scripts that load a library of it)
+    #[arg(long, env = "REJOIN_ABI", value_enum, default_value_t)]
+    pub(super) abi: ProgramAbi,
     /// What happens when a rank is lost: coordinated (all ranks go back to the last checkpoint),
     /// sender-log (only the rank's recovery group goes back, and senders repeat what it had
     /// received), receiver-log (the same, but receivers log messages, and no message waits until

@@ -7,9 +7,12 @@ use super::arguments::{
 use super::log_options;
 use super::{folder_name, host_list, ports, recordings, stop_options};
 use crate::launch::launch_plan::{HealthPlan, ImagesPlace, LaunchPlan, Program};
+use crate::launch::linked_mpi::ProgramAbi;
 use crate::launch::machines::Machines;
 use crate::launch::tree::by_lookups;
 use crate::mpirun::{Launch, Show};
+use clap::ValueEnum as _;
+use clap::builder::PossibleValue;
 use rejoin_channel_table::{Epoch, Generation, JobId, JobKey, Rank};
 use rejoin_ckpt::image::ImageCompression;
 use rejoin_managers_host::images_folder;
@@ -39,7 +42,7 @@ pub(super) fn launch(
     check(job, given)?;
     let counts: Vec<u32> = programs.iter().map(|p| p.n.unwrap_or(1)).collect();
     let machines = host_list::machines(job, &programs, &counts, given)?;
-    let list = program_list(programs, overridden)?;
+    let list = program_list(programs, overridden, job.abi)?;
     let ranks = ranks(&counts);
     let size = ranks.len() as u32;
     let (id, key) = secrets()?;
@@ -127,11 +130,18 @@ fn read_at_once(output: OutputAt) -> [bool; 2] {
 fn program_list(
     programs: Vec<ProgramArguments>,
     overridden: &[&'static str],
+    abi: ProgramAbi,
 ) -> Result<Vec<Program>, String> {
     let programs = programs.into_iter();
-    programs
-        .map(|program| program_of(program, overridden))
-        .collect()
+    let programs = programs.map(|program| program_of(program, overridden));
+    let mut programs = programs.collect::<Result<Vec<_>, _>>()?;
+    let name = abi.to_possible_value();
+    let name = ByteBuf::from(name.as_ref().map_or("auto", PossibleValue::get_name));
+    for program in &mut programs {
+        let variable = ByteBuf::from(ProgramAbi::VARIABLE);
+        program.set.push((variable, name.clone()));
+    }
+    Ok(programs)
 }
 
 /// The ranks, each with the number of its program. `counts`: how many ranks each program has.

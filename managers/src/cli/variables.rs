@@ -11,6 +11,7 @@ const FOR_TESTS: &str = "REJOIN_TEST_";
 
 /// All others, as the sources, scripts and pages of the project name them: a test compares.
 const KNOWN: &[&str] = &[
+    "REJOIN_ABI",
     "REJOIN_ALLOW_SKIPPED",
     "REJOIN_CC",
     "REJOIN_CXX",

@@ -72,7 +72,8 @@ impl Launcher {
             user_log::say(&format!(
                 "no rank has called MPI_Init of Rejoin's library. {} is linked with {library}: if that is another \
                  MPI's, each rank has run as a job of its own. Build the program with Rejoin's mpicc, or for the \
-                 MPI standard ABI (libmpi_abi.so.1)",
+                 MPI standard ABI (libmpi_abi.so.1). One that was built with Open MPI runs unchanged, if no \
+                 RPATH of its own leads to Open MPI's library",
                 program.unwrap_or_default()
             ));
         }

@@ -1,7 +1,9 @@
 //! From a program of the plan to the executed file, or the reason why it can't be executed.
 
 use crate::launch::launch_plan::Program;
+use crate::launch::linked_mpi::{OPENMPI, ProgramAbi, needs_openmpi};
 use crate::launch::spawn::{ProgramImage, SpawnFailure, SpawnStep, resolve};
+use clap::ValueEnum as _;
 use rejoin_managers_host::error::system_text;
 use rejoin_wire::MANAGER_FD;
 use std::collections::BTreeMap;
@@ -16,12 +18,31 @@ pub struct Prepared {
     pub image: ProgramImage,
     /// Environment of the program, without each rank's own variables.
     pub environment: Vec<CString>,
+    /// It runs with Open MPI's binary interface.
+    pub of_openmpi: bool,
 }
+
+/// Variables of each rank: its number, that of all ranks, and the same on its host; under Rejoin's
+/// names, and under those by which programs of Open MPI know that they run under mpirun.
+pub const OF_RANK: [[&str; 4]; 2] = [
+    [
+        "REJOIN_RANK",
+        "REJOIN_SIZE",
+        "REJOIN_LOCAL_RANK",
+        "REJOIN_LOCAL_SIZE",
+    ],
+    [
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+    ],
+];
 
 impl Prepared {
     /// Works out a program's file and environment, or says why it can't be run.
     pub fn new(program: &Program) -> Result<Prepared, String> {
-        let variables = variables(program);
+        let mut variables = variables(program);
         let wdir = program
             .wdir
             .as_ref()
@@ -38,6 +59,13 @@ impl Prepared {
             .get(b"PATH".as_slice())
             .map(|path| OsStr::from_bytes(path));
         let file = resolve(OsStr::from_bytes(name), search, wdir).map_err(|e| e.to_string())?;
+        let of_openmpi = needs_openmpi(
+            &wdir.map_or_else(|| file.clone(), |dir| dir.join(&file)),
+            abi(&mut variables)?,
+        );
+        if of_openmpi {
+            add_facade(&mut variables, library_folder())?;
+        }
         let text = |bytes: &[u8]| CString::new(bytes).map_err(|_| "a zero byte in an argument");
         let environment = variables
             .iter()
@@ -55,6 +83,7 @@ impl Prepared {
         Ok(Prepared {
             image: ProgramImage { path, argv, wdir },
             environment,
+            of_openmpi,
         })
     }
 
@@ -121,16 +150,24 @@ fn variables(program: &Program) -> BTreeMap<Vec<u8>, Vec<u8>> {
         add_library_folder(&mut variables, folder.as_os_str().as_bytes());
     }
     // An outer job's ranks may start inner jobs: theirs must not leak in.
-    for name in [
-        MANAGER_FD,
-        "REJOIN_RANK",
-        "REJOIN_SIZE",
-        "REJOIN_LOCAL_RANK",
-        "REJOIN_LOCAL_SIZE",
-    ] {
+    for name in OF_RANK.as_flattened().iter().chain([&MANAGER_FD]) {
         variables.remove(name.as_bytes());
     }
     variables
+}
+
+/// Takes out the binary interface that mpirun's option has named.
+fn abi(variables: &mut BTreeMap<Vec<u8>, Vec<u8>>) -> Result<ProgramAbi, String> {
+    let Some(name) = variables.remove(ProgramAbi::VARIABLE.as_bytes()) else {
+        return Ok(ProgramAbi::Auto);
+    };
+    let name = String::from_utf8_lossy(&name);
+    ProgramAbi::from_str(&name, false).map_err(|_| {
+        format!(
+            "{}: there is no binary interface {name}",
+            ProgramAbi::VARIABLE
+        )
+    })
 }
 
 /// Where programs find libraries, beside their own paths and those of the system.
@@ -153,9 +190,46 @@ fn add_library_folder(variables: &mut BTreeMap<Vec<u8>, Vec<u8>>, folder: &[u8])
     path.extend(folder);
 }
 
+/// The façade's folder below that of the library: no other program must find the file.
+const FACADE: &str = "rejoin/openmpi";
+
+/// Puts the folder of Open MPI's façade before all others.
+fn add_facade(
+    variables: &mut BTreeMap<Vec<u8>, Vec<u8>>,
+    libraries: Option<PathBuf>,
+) -> Result<(), String> {
+    let folder = libraries.map(|folder| folder.join(FACADE));
+    let folder = folder.filter(|folder| folder.join(OPENMPI).exists());
+    let folder = folder.ok_or_else(|| {
+        format!(
+            "the program is for Open MPI, and this installation of Rejoin has no {FACADE}/{OPENMPI}"
+        )
+    })?;
+    let path = variables.entry(LIBRARY_PATH.to_vec()).or_default();
+    *path = [folder.as_os_str().as_bytes(), b":", path].concat();
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_facade_comes_first_and_must_be_there() {
+        let libraries = std::env::temp_dir().join(format!("rejoin-facade-{}", std::process::id()));
+        let mut variables = BTreeMap::new();
+        add_library_folder(&mut variables, b"/r/lib");
+        let place = || Some(libraries.clone());
+        let refused = add_facade(&mut variables, place()).expect_err("there is no such folder");
+        assert!(refused.contains("libmpi.so.40"), "{refused}");
+        let facade = libraries.join(FACADE);
+        std::fs::create_dir_all(&facade).expect("a folder");
+        std::fs::write(facade.join(OPENMPI), "").expect("a file");
+        add_facade(&mut variables, place()).expect("the file is there");
+        let expected = format!("{}:/r/lib", facade.display());
+        assert_eq!(variables[LIBRARY_PATH], expected.as_bytes());
+        std::fs::remove_dir_all(libraries).expect("the folder goes");
+    }
 
     #[test]
     fn the_folder_of_the_library_comes_last() {

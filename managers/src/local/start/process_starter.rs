@@ -1,6 +1,6 @@
 //! Starts the processes of this host's ranks, and watches for their ends.
 
-use super::prepare::Prepared;
+use super::prepare::{OF_RANK, Prepared};
 use super::rank_logs::RankLogs;
 use crate::launch::launch_plan::{LaunchPlan, Program};
 use crate::launch::spawn::{
@@ -241,6 +241,7 @@ impl ProcessStarter {
         let Prepared {
             image,
             environment: shared,
+            of_openmpi,
         } = match self.programs.get(program as usize) {
             Some(Ok(ready)) => ready,
             Some(Err(why)) => return Err(why.clone()),
@@ -248,7 +249,7 @@ impl ProcessStarter {
         };
         let ends = DescriptorPairs::new().map_err(|e| e.to_string())?;
         let welcome = self.welcome(slot, instance, &ends);
-        let environment = self.rank_environment(slot);
+        let environment = self.rank_environment(slot, *of_openmpi);
         let mut socket = LocalLink::new(ends.manager.0, MANAGER_LIMIT, RANK_LIMIT);
         socket.queue(&welcome).map_err(|e| e.to_string())?;
         socket.flush();
@@ -390,17 +391,19 @@ impl ProcessStarter {
         watcher.watch(place).then_some((memory, place))
     }
 
-    fn rank_environment(&self, slot: usize) -> Vec<CString> {
+    fn rank_environment(&self, slot: usize, of_openmpi: bool) -> Vec<CString> {
         let plan = &self.plan;
-        let variables = [
-            (MANAGER_FD, self.number.to_string()),
-            ("REJOIN_RANK", plan.ranks[slot].0.0.to_string()),
-            ("REJOIN_SIZE", plan.size.to_string()),
-            ("REJOIN_LOCAL_RANK", slot.to_string()),
-            ("REJOIN_LOCAL_SIZE", plan.ranks.len().to_string()),
+        let numbers = [
+            plan.ranks[slot].0.0 as usize,
+            plan.size as usize,
+            slot,
+            plan.ranks.len(),
         ];
-        variables
-            .iter()
+        let names = OF_RANK.iter().take(if of_openmpi { 2 } else { 1 });
+        let numbered = names.flat_map(|names| names.iter().zip(numbers));
+        [(&MANAGER_FD, self.number as usize)]
+            .into_iter()
+            .chain(numbered)
             .filter_map(|(name, value)| CString::new(format!("{name}={value}")).ok())
             .collect()
     }
