@@ -112,3 +112,17 @@ restarted() {
     shift
     bounded 300 "$mpirun" --images "$work/$name-images" --restart="$name" "$@"
 }
+
+# debian_binaries FOLDER PACKAGES...: unpacks Debian's packages into $work/debian/FOLDER; nothing is
+# installed.
+debian_binaries() {
+    local folder=$work/debian/$1
+    shift
+    [ -d "$folder" ] && return
+    rm -rf "$folder.new" && mkdir -p "$folder.new"
+    logged "apt-update" apt-get -q -o Acquire::Retries=3 update
+    (cd "$folder.new" && logged "fetch-binaries" apt-get -q -o Acquire::Retries=3 -o APT::Sandbox::User=root download "$@")
+    for package in "$folder.new"/*.deb; do dpkg-deb -x "$package" "$folder.new"; done
+    rm "$folder.new"/*.deb
+    mv "$folder.new" "$folder"
+}

@@ -41,6 +41,11 @@ fn null_handles_errors_and_names() {
 }
 
 #[test]
+fn what_differs_between_libraries() {
+    on("facade", &[1, 3]);
+}
+
+#[test]
 fn datatypes() {
     on("types", &[1, 2, 4]);
 }

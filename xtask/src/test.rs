@@ -395,7 +395,9 @@ fn seed() -> Result<u64> {
 }
 
 /// Scripts of `tests/clients`. The first one builds for minutes on one core, so it begins.
-const CLIENTS: [&str; 5] = ["mpi4py", "hpcc", "netpipe", "foreign", "examples"];
+const CLIENTS: [&str; 6] = [
+    "mpi4py", "hpcc", "openmpi", "netpipe", "foreign", "examples",
+];
 
 /// Runs these scripts with the installation that users make, two at a time.
 fn clients(c: &Setting) -> Result<()> {
