@@ -138,6 +138,16 @@ survives openmpi-lost "$work/openmpi-jacobi" 300 4000 1000
 [ "$(grep -v ' on ' "$work/openmpi-lost.out")" = "$plain" ] || fail "another answer after ranks were lost: $(cat "$work/openmpi-lost.out")"
 say "a program built for Open MPI lost two ranks, and gave Open MPI's answer"
 
+# Fortran's functions are in the same library. Open MPI's own is only there to be linked with.
+needs_package gfortran /usr/bin/gfortran
+logged openmpi-fortran gfortran -O2 -fPIE -pie -w -fallow-argument-mismatch -I"$debian/openmpi/include" -o "$work/openmpi-fortran" \
+    "$programs/facade.f90" -L"$debian" -l:libmpi_mpifh.so.40 -Wl,--unresolved-symbols=ignore-in-shared-libs
+for ranks in 1 2 3; do
+    run fortran $ranks
+    grep -qxF "facade: right on $ranks ranks" "$work/openmpi-fortran.log" || fail "Fortran: $(cat "$work/openmpi-fortran.log")"
+done
+say "a program of Fortran runs on $ranks ranks"
+
 # Debian's binary, in a folder of its own; its BLAS is not the machine's.
 debian_binaries hpcc hpcc libblas3 libgfortran5 libquadmath0
 mkdir -p "$work/openmpi-hpcc" && cd "$work/openmpi-hpcc"

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::bound_library::functions;
 use crate::export_macros::{export, result_code};
+use crate::fortran_arguments::TYPE;
 use crate::generated::conversions::{error_in, error_out};
 use crate::handle_places::handle_out;
 use crate::program_types::{AbiHandle, AbiStatus, ProgramHandle, ProgramStatus};
@@ -65,12 +66,16 @@ macro_rules! entries {
 }
 
 type Operation = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut ProgramHandle);
+type FortranOperation = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut c_int);
 type AbiOperation = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut AbiHandle);
 type ErrorHandler = unsafe extern "C" fn(*mut ProgramHandle, *mut c_int);
 type AbiErrorHandler = unsafe extern "C" fn(*mut AbiHandle, *mut c_int);
 
 static OPERATIONS: Entries<64> = Entries::new();
 static OPERATION_ENTRIES: [[AbiOperation; 8]; 8] = entries!(operation: AbiOperation);
+static FORTRAN_OPERATIONS: Entries<64> = Entries::new();
+static FORTRAN_OPERATION_ENTRIES: [[AbiOperation; 8]; 8] =
+    entries!(fortran_operation: AbiOperation);
 static ERROR_HANDLERS: Entries<64> = Entries::new();
 static ERROR_HANDLER_ENTRIES: [[AbiErrorHandler; 8]; 8] = entries!(error_handler: AbiErrorHandler);
 
@@ -85,6 +90,21 @@ unsafe extern "C" fn operation<const ENTRY: usize>(
         let function: Operation = std::mem::transmute(OPERATIONS.get(ENTRY));
         let mut datatype = (*datatype).program();
         function(from, into, count, &mut datatype);
+    }
+}
+
+unsafe extern "C" fn fortran_operation<const ENTRY: usize>(
+    from: *mut c_void,
+    into: *mut c_void,
+    count: *mut c_int,
+    datatype: *mut AbiHandle,
+) {
+    // SAFETY: as above.
+    unsafe {
+        let function: FortranOperation = std::mem::transmute(FORTRAN_OPERATIONS.get(ENTRY));
+        let mut number = 0;
+        TYPE.give((*datatype).program(), &mut number);
+        function(from, into, count, &mut number);
     }
 }
 
@@ -114,6 +134,22 @@ fn with_entry<const N: usize>(
     // SAFETY: the program gives a place.
     unsafe { handle_out(made) };
     result_code(code)
+}
+
+/// `MPI_OP_CREATE`.
+///
+/// # Safety
+/// The place is valid.
+pub unsafe fn create_fortran_operation(
+    function: *const c_void,
+    commute: c_int,
+    op: *mut ProgramHandle,
+) -> c_int {
+    with_entry(&FORTRAN_OPERATIONS, function, op, |entry| {
+        let entry = FORTRAN_OPERATION_ENTRIES[entry / 8][entry % 8] as *const c_void;
+        // SAFETY: the entry is of the operation's type; the caller's promise.
+        unsafe { (functions().op_create)(entry, commute, op.cast()) }
+    })
 }
 
 export! { MPI_Op_create PMPI_Op_create (

@@ -95,7 +95,7 @@ macro_rules! sentinels {
     ($($name:ident $bytes:literal)*) => {$(
         #[unsafe(no_mangle)]
         #[allow(non_upper_case_globals)]
-        static $name: [u8; $bytes] = [0; $bytes];
+        pub static $name: [u8; $bytes] = [0; $bytes];
     )*};
 }
 

@@ -1,5 +1,7 @@
 //! `libmpi.so.40`: programs that were compiled against Open MPI 4.1 or 5.0 run on Rejoin unchanged.
 //!
+//! Functions of Fortran are in the same library: `libmpi_mpifh.so.40` is a link to it.
+//!
 //! Every function translates its arguments, calls the standard ABI, and translates the results.
 //! Most are generated from the standard's tables and from `abi/`, which holds what Open MPI has
 //! otherwise (`cargo xtask codegen`). By hand are callbacks, attributes, the integers of handles
@@ -19,6 +21,8 @@ mod callbacks;
 #[cfg(test)]
 mod conversion_tests;
 mod export_macros;
+mod fortran_arguments;
+mod fortran_entries;
 mod generated;
 mod handle_places;
 mod inquiries;

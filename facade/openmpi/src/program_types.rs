@@ -12,7 +12,7 @@ pub struct ProgramHandle(pub usize);
 #[repr(transparent)]
 pub struct AbiHandle(pub usize);
 
-/// `MPI_Status` of Open MPI.
+/// `MPI_Status` of Open MPI, whose last two words are one number. In Fortran it is six integers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct ProgramStatus {
@@ -20,7 +20,7 @@ pub struct ProgramStatus {
     pub tag: c_int,
     pub error: c_int,
     pub cancelled: c_int,
-    pub bytes: usize,
+    pub bytes: [c_int; 2],
 }
 
 /// `MPI_Status` of the standard ABI. Rejoin uses the first three of its private words: the bytes of

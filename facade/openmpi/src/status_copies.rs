@@ -26,7 +26,7 @@ impl AbiStatus {
             source: rank_in(status.source),
             tag: tag_in(status.tag),
             error: error_in(status.error),
-            bytes: [status.bytes as c_int, (status.bytes >> 32) as c_int],
+            bytes: status.bytes,
             cancelled: status.cancelled,
             unused: [0; 2],
         }
@@ -42,8 +42,7 @@ impl AbiStatus {
             to.source = rank_out(self.source);
             to.tag = tag_out(self.tag);
             to.cancelled = self.cancelled;
-            let [low, high] = self.bytes.map(|word| word as u32 as usize);
-            to.bytes = high << 32 | low;
+            to.bytes = self.bytes;
         }
     }
 }
@@ -188,7 +187,7 @@ mod tests {
         tag: -1,
         error: 18,
         cancelled: 1,
-        bytes: 0x1_ffff_fffe,
+        bytes: [-2, 1],
     };
 
     #[test]

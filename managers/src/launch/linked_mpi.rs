@@ -15,6 +15,8 @@ const MOST_BYTES: u64 = 64 << 20;
 const BEGINS: &str = "libmpi";
 /// The library of Open MPI.
 pub const OPENMPI: &str = "libmpi.so.40";
+/// How the names of Open MPI's libraries end, also of those for Fortran.
+const OF_OPENMPI: &str = ".so.40";
 
 /// The binary interface that a program expects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -37,7 +39,7 @@ impl ProgramAbi {
 #[must_use]
 pub fn needs_openmpi(file: &Path, abi: ProgramAbi) -> bool {
     match abi {
-        ProgramAbi::Auto => library_of(file).as_deref() == Some(OPENMPI),
+        ProgramAbi::Auto => library_of(file).is_some_and(|name| name.ends_with(OF_OPENMPI)),
         ProgramAbi::Standard => false,
         ProgramAbi::Openmpi => true,
     }

@@ -34,6 +34,8 @@ pub struct Function {
     pub returns: String,
     /// In order.
     pub params: Vec<Param>,
+    /// Fortran has it, too.
+    pub in_fortran: bool,
 }
 
 /// One constant.
@@ -137,6 +139,7 @@ impl Model {
                         .with_context(|| format!("{table}: {}", row[0]))?,
                     returns: row[2].clone(),
                     params: params(decls)?,
+                    in_fortran: row.get(4).is_some_and(|word| word == "yes"),
                 });
             }
         }

@@ -12,6 +12,7 @@ use super::model::Model;
 use tables::Tables;
 
 mod conversions;
+mod fortran;
 mod forwards;
 mod predefined;
 mod tables;
@@ -32,6 +33,7 @@ pub fn render(root: &Path, model: &Model) -> Result<Vec<(PathBuf, String)>> {
     let files = [
         ("mod.rs", module()),
         ("conversions.rs", conversions::render(model, &tables)?),
+        ("fortran.rs", fortran::render(model, &tables, &by_hand)),
         ("forwards.rs", forwards::render(model, &tables, &by_hand)),
         ("functions.rs", function_table::types(model, is_used)),
         ("predefined.rs", predefined::render(model, &tables)?),
@@ -44,7 +46,7 @@ pub fn render(root: &Path, model: &Model) -> Result<Vec<(PathBuf, String)>> {
 
 fn module() -> String {
     format!(
-        "//! {}: do not edit.\n\npub mod conversions;\nmod forwards;\npub mod functions;\npub mod predefined;\n",
+        "//! {}: do not edit.\n\npub mod conversions;\nmod fortran;\nmod forwards;\npub mod functions;\npub mod predefined;\n",
         super::mark::MARK
     )
 }
@@ -61,7 +63,7 @@ fn written_by_hand(sources: &Path) -> Result<BTreeSet<String>> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let pairs = words
             .windows(2)
-            .filter(|w| w[1].strip_prefix('P') == Some(w[0]));
+            .filter(|w| w[1].strip_prefix(['P', 'p']) == Some(w[0]));
         names.extend(pairs.map(|w| w[0].to_owned()));
     }
     Ok(names)
