@@ -146,7 +146,31 @@ for ranks in 1 2 3; do
     run fortran $ranks
     grep -qxF "facade: right on $ranks ranks" "$work/openmpi-fortran.log" || fail "Fortran: $(cat "$work/openmpi-fortran.log")"
 done
-say "a program of Fortran runs on $ranks ranks"
+# The module mpi_f08 has a library of its own, which calls the façade.
+cat >"$work/openmpi-f08.f90" <<'PROGRAM'
+program f08
+    use mpi_f08
+    implicit none
+    integer :: rank, ranks, sent(2), got(2)
+    type(MPI_Status) :: status
+    call MPI_Init()
+    call MPI_Comm_rank(MPI_COMM_WORLD, rank)
+    call MPI_Comm_size(MPI_COMM_WORLD, ranks)
+    sent = rank
+    call MPI_Sendrecv(sent, 2, MPI_INTEGER, mod(rank + 1, ranks), 3, got, 2, MPI_INTEGER, &
+        mod(rank + ranks - 1, ranks), MPI_ANY_TAG, MPI_COMM_WORLD, status)
+    call MPI_Allreduce(MPI_IN_PLACE, sent, 2, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD)
+    print '(4(i0, 1x))', rank, sent(2), got(1), status%MPI_TAG
+    call MPI_Finalize()
+end program
+PROGRAM
+mkdir -p "$work/openmpi-f08-lib"
+cp "$debian"/libmpi_usempif08.so.40 "$work/openmpi-f08-lib"
+logged openmpi-f08 gfortran -w "$(printf -- '-I%s' "$debian"/fortran/gfortran-mod-*/openmpi)" -o "$work/openmpi-f08" \
+    "$work/openmpi-f08.f90" -L"$debian" -l:libmpi_usempif08.so.40 -l:libmpi_mpifh.so.40 -Wl,--unresolved-symbols=ignore-in-shared-libs
+bounded 60 env LD_LIBRARY_PATH="$work/openmpi-f08-lib" "$mpirun" -n 3 "$work/openmpi-f08" >"$work/openmpi-f08.log" 2>&1 || fail "f08: $(cat "$work/openmpi-f08.log")"
+[ "$(sort "$work/openmpi-f08.log")" = "$(printf '0 3 2 3\n1 3 0 3\n2 3 1 3')" ] || fail "f08: $(cat "$work/openmpi-f08.log")"
+say "programs of Fortran run, in both forms"
 
 # Debian's binary, in a folder of its own; its BLAS is not the machine's.
 debian_binaries hpcc hpcc libblas3 libgfortran5 libquadmath0
