@@ -17,7 +17,7 @@ use rejoin_channel_table::{JobId, JobKey};
 
 const MAGIC: [u8; 4] = *b"RjMg";
 /// Version of the handshake, of the records and of the managers' messages.
-const VERSION: u16 = 29;
+const VERSION: u16 = 30;
 
 /// Length of the dialer's first message.
 pub const HELLO: usize = 54;

@@ -592,11 +592,16 @@ impl Coordinator {
         let newest = self.committed();
         match to {
             Some(to) => self.committed.roll_back(to),
-            None => {
-                // Nothing is left of the present processes.
+            None if newest.is_some() => {
+                // Nothing is left of the present processes. Files that are awaited still are.
+                let awaited = self.committed.awaits_files();
                 self.committed.resume(LastCommits::default());
                 self.outliving = None;
+                if awaited {
+                    self.committed.want_files_now(self.next);
+                }
             }
+            None => {}
         }
         let abandoned = newest.filter(|newest| Some(*newest) > to);
         let request = self.pending.take();

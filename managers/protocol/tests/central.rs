@@ -615,13 +615,17 @@ fn what_ends_a_job_that_has_lost_a_host() {
         why: "it is silent".into(),
     };
     let nothing = CentralInput::Stored(Vec::new());
-    assert_eq!(ended(vec![(300, nothing)]), Some(lost.clone()));
-    // The job was to end before the host was lost.
+    assert_eq!(ended(vec![(300, nothing)]), Some(lost));
+    // The job is to end, before the answer or before the host is lost.
+    let interrupted = Verdict::Interrupted { signal: 15 };
+    let signal = (300, CentralInput::Signal(15));
+    let then_regions = ended(vec![signal, (400, has_regions())]);
+    assert_eq!(then_regions, Some(interrupted.clone()));
     let mut central = Central::new(job_with_failover());
     step(&mut central, at(0), CentralInput::Begin);
     step(&mut central, at(1), CentralInput::Signal(15));
     assert!(!asks(&after_a_lost_host(&mut central)));
-    assert_eq!(central.verdict(), Some(&lost));
+    assert_eq!(central.verdict(), Some(&interrupted));
 }
 
 #[test]

@@ -20,7 +20,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The first entry begins with this: the mark of a journal, and its format.
-const FORMAT: (u64, u64) = (u64::from_le_bytes(*b"rejoin-j"), 17);
+const FORMAT: (u64, u64) = (u64::from_le_bytes(*b"rejoin-j"), 18);
 
 /// Bytes of entries that count no more, beyond which the file is replaced.
 const SPARE: u64 = 64 * 1024;

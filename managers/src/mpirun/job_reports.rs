@@ -155,6 +155,7 @@ impl Launcher {
 
     /// A rank starts anew on this host with registered memory.
     fn start_again(&mut self, host: HostIndex, rank: Rank, regions: Epoch) {
+        self.logs.start_again(rank);
         let streams = &mut self.streams;
         let reads = streams.start_again(host, rank, regions, &self.reactor);
         if reads && streams.has_lost_input() {

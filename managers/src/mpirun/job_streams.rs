@@ -96,6 +96,10 @@ pub(super) struct Streams {
     arrivals: Arrivals,
     /// Lines that were unfinished at checkpoints of registered memory.
     begun: BTreeMap<Epoch, BTreeMap<Rank, Begun>>,
+    /// Those of ranks that have started anew with one, until they write more.
+    unended: BTreeMap<(Rank, Stream), Vec<u8>>,
+    /// With which checkpoints ranks last started anew.
+    starts: BTreeMap<Rank, Epoch>,
     /// A recovery group comes back alone: from a checkpoint of its own, whether or not all ranks
     /// have images of it.
     has_groups: bool,
@@ -143,6 +147,8 @@ impl Streams {
             order: CommitOrder::new(ranks, setup.from),
             arrivals: Arrivals::default(),
             begun: BTreeMap::new(),
+            unended: BTreeMap::new(),
+            starts: BTreeMap::new(),
             has_groups: setup.has_groups,
             failed: None,
         })
@@ -243,10 +249,14 @@ impl Streams {
             return;
         };
         if let Some(held_output) = &mut self.held_output {
+            let begun = self.unended.remove(&(rank, stream));
             let piece = OutputPiece {
                 rank,
                 stream,
-                bytes,
+                bytes: match begun {
+                    Some(begun) => [begun, bytes].concat(),
+                    None => bytes,
+                },
                 last,
                 mark: None,
             };
@@ -385,6 +395,8 @@ impl Streams {
     }
 
     fn mark_checkpoint(&mut self, rank: Rank, epoch: Epoch) {
+        // A rank that comes back from this image does not write its unfinished lines again.
+        self.pass_begun_lines(rank);
         self.order.mark(rank, epoch);
         if let Some(held_output) = self.held_for_stop() {
             // The filters get the mark after the output that is held before it.
@@ -466,8 +478,12 @@ impl Streams {
         if let Some(stored) = &mut self.stored {
             stored.rewind(rank, regions);
         }
+        let is_same = self.starts.insert(rank, regions) == Some(regions);
         for filter in self.filters_of(rank) {
-            *filter = ReplayFilter::default();
+            match is_same {
+                true => filter.rewind(None),
+                false => *filter = ReplayFilter::default(),
+            }
         }
         self.begin_lines(rank, regions);
         let reader = self.reader.as_mut().filter(|(reader, _)| *reader == rank);
@@ -480,22 +496,34 @@ impl Streams {
         true
     }
 
-    /// The lines that the rank had begun when it stored its memory, and that it ends now.
+    /// The lines that the rank had begun when it stored its memory, and that it ends now: they are
+    /// shown with what it writes next.
     fn begin_lines(&mut self, rank: Rank, regions: Epoch) {
         let begun = self.begun.get(&regions).and_then(|all| all.get(&rank));
-        let Some((begun, held_output)) = begun.zip(self.held_output.as_mut()) else {
-            return;
-        };
-        let lines = [Stream::Out, Stream::Err].into_iter().zip(begun);
-        for (stream, line) in lines.filter(|(_, line)| !line.is_empty()) {
-            let held = held_output.push(&OutputPiece {
-                rank,
-                stream,
-                bytes: line.to_vec(),
-                last: false,
-                mark: None,
-            });
-            self.failed = self.failed.take().or(held.err());
+        let lines = begun.cloned().unwrap_or_default().into_iter();
+        for (stream, line) in [Stream::Out, Stream::Err].into_iter().zip(lines) {
+            match line.is_empty() {
+                true => self.unended.remove(&(rank, stream)),
+                false => self.unended.insert((rank, stream), line.into_vec()),
+            };
+        }
+    }
+
+    /// Passes on the lines that the rank has not ended yet.
+    fn pass_begun_lines(&mut self, rank: Rank) {
+        for stream in [Stream::Out, Stream::Err] {
+            if let Some(bytes) = self.unended.remove(&(rank, stream))
+                && let Some(held_output) = &mut self.held_output
+            {
+                let held = held_output.push(&OutputPiece {
+                    rank,
+                    stream,
+                    bytes,
+                    last: false,
+                    mark: None,
+                });
+                self.failed = self.failed.take().or(held.err());
+            }
         }
     }
 
@@ -546,7 +574,12 @@ impl Streams {
     }
 
     /// A rank has stored its registered memory at this checkpoint.
-    pub fn has_stored(&mut self, rank: Rank, epoch: Epoch, begun: Begun) {
+    pub fn has_stored(&mut self, rank: Rank, epoch: Epoch, mut begun: Begun) {
+        for (stream, line) in [Stream::Out, Stream::Err].into_iter().zip(&mut begun) {
+            if let Some(unended) = self.unended.get(&(rank, stream)) {
+                line.splice(..0, unended.iter().copied());
+            }
+        }
         if let (Some(held_output), Some(_)) = (&mut self.held_output, &self.stored) {
             let mark = OutputPiece::mark(rank, OutputMark::Regions(epoch));
             let held = held_output.push(&mark);

@@ -79,6 +79,13 @@ impl KeptLogs {
         })
     }
 
+    /// A rank starts anew: what its earlier processes have logged is of another course of the job.
+    pub(super) fn start_again(&mut self, rank: Rank) {
+        self.determinants.remove(&rank);
+        self.incoming.remove(&rank);
+        self.received.remove(&rank);
+    }
+
     /// A process of this incarnation logs something, or begins: an earlier one counts no more.
     /// Returns whether this one counts.
     fn is_present(&mut self, rank: Rank, incarnation: Incarnation) -> bool {

@@ -499,9 +499,8 @@ impl HostTable {
 
     /// A host whose lease has run out.
     pub fn silent(&self) -> Option<HostIndex> {
-        let silent = |h: &HostState| h.lease.as_ref().is_some_and(Grantor::is_silent);
-        let mut open = self.open();
-        open.find(|(_, h)| silent(h)).map(|(host, _)| host)
+        let mut open = self.open().map(|(host, _)| host);
+        open.find(|host| self.is_silent(*host))
     }
 
     /// Nothing is known of the leases that were given: they are counted from now.

@@ -124,14 +124,17 @@ impl Local {
         ends.chain(grace)
             .chain(self.lease.deadline())
             .chain(self.leaving.as_ref().map(LeaveTime::deadline))
-            .chain(self.lookups.as_ref().and_then(HostLookups::deadline))
-            .chain(self.probes_deadline())
+            .chain(self.search_deadlines().into_iter().flatten())
             .min()
     }
 
-    fn probes_deadline(&self) -> Option<Time> {
-        let probes = self.probes.as_ref().filter(|_| !self.is_over());
-        probes.and_then(HostProbes::deadline)
+    /// Of what is asked of other hosts. Nobody waits for that once the job is over here.
+    fn search_deadlines(&self) -> [Option<Time>; 2] {
+        if self.is_over() {
+            return [None; 2];
+        }
+        let lookups = self.lookups.as_ref().and_then(HostLookups::deadline);
+        [lookups, self.probes.as_ref().and_then(HostProbes::deadline)]
     }
 
     /// Every process of the job on this host has ended and central knows it.

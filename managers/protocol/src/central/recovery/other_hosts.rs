@@ -51,7 +51,7 @@ impl HostLossHandler<'_> {
         let begins_anew = self.may_begin_without(host);
         let goes_on = begins_anew || self.may_continue();
         if !goes_on || !self.job.cluster.hosts.is_remote(host) {
-            return EndHandler::of(&mut self.job).decide(Verdict::HostLost { host: name, why });
+            return self.ends_without(name, why);
         }
         self.job.returns.lost_hosts.add(host, why);
         match begins_anew {
@@ -202,7 +202,9 @@ impl HostLossHandler<'_> {
 
     /// All ranks start anew on other hosts, with the registered memory of this checkpoint.
     fn start_with_regions(&mut self, epoch: Epoch) {
-        match self.placement_on_others(None) {
+        let now = self.job.out.now;
+        let placement = self.placement_on_others(None);
+        match placement.filter(|_| self.job.commits.mode.admits(now)) {
             Some(placement) => {
                 let last = self.job.commits.last_number();
                 self.job.commits.regions.start_from(Some(epoch), last);
@@ -216,9 +218,18 @@ impl HostLossHandler<'_> {
     fn give_up_lost_hosts(&mut self) {
         let lost = self.job.returns.lost_hosts.take_hosts().into_iter().next();
         if let Some((host, why)) = lost {
-            let host = self.job.cluster.hosts.name(host);
-            EndHandler::of(&mut self.job).decide(Verdict::HostLost { host, why });
+            self.ends_without(self.job.cluster.hosts.name(host), why);
         }
+    }
+
+    /// The job ends without a host. If it is ending for a signal, that is why.
+    fn ends_without(&mut self, host: String, why: String) {
+        let signal = self.job.course.end.interrupted();
+        let verdict = match signal.filter(|_| self.job.terms.failover.is_some()) {
+            Some(signal) => Verdict::Interrupted { signal },
+            None => Verdict::HostLost { host, why },
+        };
+        EndHandler::of(&mut self.job).decide(verdict);
     }
 
     /// Where all ranks can run without the hosts that are lost, if they come back from this
@@ -366,9 +377,15 @@ impl HostLossHandler<'_> {
         }
     }
 
-    /// The job can continue without a lost host, so central does not wait for a silent one.
+    /// The job can continue without a lost host, so central does not wait for a silent one. It
+    /// waits for the last one that could take ranks: that may be cut off for a moment.
     pub(in crate::central) fn drop_silent(&mut self, states: &[StoredState]) {
         if let Some(host) = self.job.cluster.hosts.silent()
+            && self.job.cluster.hosts.usable().any(|other| {
+                let lost = self.job.terms.failover.iter().flat_map(|f| &f.lost);
+                let is_silent = self.job.cluster.hosts.is_silent(other.host);
+                other.host != host && !is_silent && !lost.into_iter().any(|l| *l == other.host)
+            })
             && states.iter().any(|state| self.may_continue_from(*state))
         {
             self.job.out.push(CentralEffect::Drop(host));
