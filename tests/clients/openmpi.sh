@@ -140,7 +140,7 @@ say "a program built for Open MPI lost two ranks, and gave Open MPI's answer"
 
 # Fortran's functions are in the same library. Open MPI's own is only there to be linked with.
 needs_package gfortran /usr/bin/gfortran
-logged openmpi-fortran gfortran -O2 -fPIE -pie -w -fallow-argument-mismatch -I"$debian/openmpi/include" -o "$work/openmpi-fortran" \
+logged openmpi-fortran gfortran -O2 -fPIE -pie -w -J"$work" -fallow-argument-mismatch -I"$debian/openmpi/include" -o "$work/openmpi-fortran" \
     "$programs/facade.f90" -L"$debian" -l:libmpi_mpifh.so.40 -Wl,--unresolved-symbols=ignore-in-shared-libs
 for ranks in 1 2 3; do
     run fortran $ranks
