@@ -33,22 +33,28 @@ logged() {
     fi
 }
 
+# apt_of_own COMMAND...: apt-get with package lists of the script's own: nothing of the machine's is
+# changed, and no other script's lock is met.
+apt_of_own() {
+    mkdir -p "$work/apt-$client/lists/partial"
+    apt-get -q -o Acquire::Retries=3 -o "Dir::State::lists=$work/apt-$client/lists" -o Dir::Cache::pkgcache= \
+        -o Dir::Cache::srcpkgcache= -o APT::Sandbox::User=root "$@"
+}
+
 # debian_source NAME: the upstream tarball of a Debian source package, into $work/src.
-# The package lists are the script's own: nothing of the machine's is changed.
 debian_source() {
     local name=$1 apt=$work/apt-$client
-    mkdir -p "$work/src" "$apt/parts" "$apt/lists/partial"
+    mkdir -p "$work/src" "$apt/parts"
     compgen -G "$work/src/${name}_*.orig.tar.*" >/dev/null && return
     {
         sed 's/^Types:.*/Types: deb-src/' /etc/apt/sources.list.d/debian.sources 2>/dev/null || true
     } >"$apt/parts/source.sources"
     sed -n 's/^deb /deb-src /p' /etc/apt/sources.list 2>/dev/null >"$apt/parts/source.list" || true
-    local options=(-q -o Acquire::Retries=3 -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$apt/parts"
-        -o "Dir::State::lists=$apt/lists" -o APT::Sandbox::User=root)
-    logged "fetch-lists-$name" apt-get "${options[@]}" update
+    local options=(-o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$apt/parts")
+    logged "fetch-lists-$name" apt_of_own "${options[@]}" update
     # Into a folder of its own first: what a broken download leaves is never taken for the tarball.
     rm -rf "$work/src/fresh-$name" && mkdir "$work/src/fresh-$name"
-    (cd "$work/src/fresh-$name" && logged "fetch-$name" apt-get "${options[@]}" source --download-only --tar-only "$name")
+    (cd "$work/src/fresh-$name" && logged "fetch-$name" apt_of_own "${options[@]}" source --download-only --tar-only "$name")
     mv "$work/src/fresh-$name"/* "$work/src/"
     rmdir "$work/src/fresh-$name"
 }
@@ -120,8 +126,8 @@ debian_binaries() {
     shift
     [ -d "$folder" ] && return
     rm -rf "$folder.new" && mkdir -p "$folder.new"
-    logged "apt-update" apt-get -q -o Acquire::Retries=3 update
-    (cd "$folder.new" && logged "fetch-binaries" apt-get -q -o Acquire::Retries=3 -o APT::Sandbox::User=root download "$@")
+    logged "fetch-lists-$client" apt_of_own update
+    (cd "$folder.new" && logged "fetch-binaries" apt_of_own download "$@")
     for package in "$folder.new"/*.deb; do dpkg-deb -x "$package" "$folder.new"; done
     rm "$folder.new"/*.deb
     mv "$folder.new" "$folder"
