@@ -54,10 +54,17 @@ layout() {
     } >"$out.c"
     logged "openmpi-layout-$version" gcc -w -I"$include" -o "$out" "$out.c" "$facade" -Wl,--unresolved-symbols=ignore-in-shared-libs
     LD_LIBRARY_PATH=$(dirname "$facade") bounded 60 "$out" >"$out.found" || fail "other constants than in $version: $(cat "$out.found")"
+    [ "$(sed 's/.* of //' "$out.found")" -gt 200 ] || fail "$version has too few constants: $(cat "$out.found")"
     say "the façade is what the header and the library of $version say ($(cat "$out.found") constants differ, $(wc -l <"$out.functions") functions)"
 }
 layout 5.0 "$venv/include" "$venv/lib/libmpi.so.40"
 layout 4.1 "$debian/openmpi/include" "$debian/libmpi.so.40"
+# The integers of handles in Fortran; of both names of one C type the other has the integer.
+awk -F'[(=)]' '/parameter/ { print $2 "\t" $3 }' "$debian/openmpi/include/mpif-handles.h" >"$work/openmpi-integers"
+awk -F'\t' 'NR == FNR { theirs[$1] = $2; next }
+    $4 in theirs && $1 != "ompi_mpi_c_complex" { seen++; if (theirs[$4] != $3) print $4, theirs[$4], $3 }
+    END { if (seen < 95) print "too few:", seen }' "$work/openmpi-integers" "$tables/objects.tsv" >"$work/openmpi-integers.wrong"
+[ ! -s "$work/openmpi-integers.wrong" ] || fail "other integers in Fortran: $(cat "$work/openmpi-integers.wrong")"
 
 # A program names predefined objects, whose copies in it are the ones that count.
 programs=$here/../programs
@@ -146,20 +153,37 @@ for ranks in 1 2 3; do
     run fortran $ranks
     grep -qxF "facade: right on $ranks ranks" "$work/openmpi-fortran.log" || fail "Fortran: $(cat "$work/openmpi-fortran.log")"
 done
-# The module mpi_f08 has a library of its own, which calls the façade.
+# The module mpi_f08 has a library of its own, which calls the façade. A program that mpifort has
+# linked names it with all others, whatever it uses.
 cat >"$work/openmpi-f08.f90" <<'PROGRAM'
 program f08
     use mpi_f08
+    use, intrinsic :: iso_c_binding
     implicit none
-    integer :: rank, ranks, sent(2), got(2)
+    interface
+        integer(c_int) function usleep(microseconds) bind(c)
+            import c_int
+            integer(c_int), value :: microseconds
+        end function
+    end interface
+    integer :: rank, ranks, right, left, turn, turns, ignored, sent(2), got(2)
+    character(len=8) :: text
     type(MPI_Status) :: status
+    call get_command_argument(1, text)
+    read (text, *) turns
     call MPI_Init()
     call MPI_Comm_rank(MPI_COMM_WORLD, rank)
     call MPI_Comm_size(MPI_COMM_WORLD, ranks)
+    right = mod(rank + 1, ranks)
+    left = mod(rank + ranks - 1, ranks)
     sent = rank
-    call MPI_Sendrecv(sent, 2, MPI_INTEGER, mod(rank + 1, ranks), 3, got, 2, MPI_INTEGER, &
-        mod(rank + ranks - 1, ranks), MPI_ANY_TAG, MPI_COMM_WORLD, status)
-    call MPI_Allreduce(MPI_IN_PLACE, sent, 2, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD)
+    do turn = 1, turns
+        call MPI_Sendrecv(sent, 2, MPI_INTEGER, right, 3, got, 2, MPI_INTEGER, left, MPI_ANY_TAG, MPI_COMM_WORLD, status)
+        call MPI_Sendrecv(got, 2, MPI_INTEGER, right, 4, sent, 2, MPI_INTEGER, left, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE)
+        call MPI_Allreduce(MPI_IN_PLACE, sent, 2, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD)
+        sent = mod(7 * sent + rank, 1009)
+        if (turns > 1) ignored = usleep(1000)
+    end do
     print '(4(i0, 1x))', rank, sent(2), got(1), status%MPI_TAG
     call MPI_Finalize()
 end program
@@ -167,10 +191,16 @@ PROGRAM
 mkdir -p "$work/openmpi-f08-lib"
 cp "$debian"/libmpi_usempif08.so.40 "$work/openmpi-f08-lib"
 logged openmpi-f08 gfortran -w "$(printf -- '-I%s' "$debian"/fortran/gfortran-mod-*/openmpi)" -o "$work/openmpi-f08" \
-    "$work/openmpi-f08.f90" -L"$debian" -l:libmpi_usempif08.so.40 -l:libmpi_mpifh.so.40 -Wl,--unresolved-symbols=ignore-in-shared-libs
-bounded 60 env LD_LIBRARY_PATH="$work/openmpi-f08-lib" "$mpirun" -n 3 "$work/openmpi-f08" >"$work/openmpi-f08.log" 2>&1 || fail "f08: $(cat "$work/openmpi-f08.log")"
-[ "$(sort "$work/openmpi-f08.log")" = "$(printf '0 3 2 3\n1 3 0 3\n2 3 1 3')" ] || fail "f08: $(cat "$work/openmpi-f08.log")"
-say "programs of Fortran run, in both forms"
+    "$work/openmpi-f08.f90" -L"$debian" -Wl,--no-as-needed -l:libmpi_usempif08.so.40 -l:libmpi_usempi_ignore_tkr.so.40 \
+    -l:libmpi_mpifh.so.40 -l:libmpi.so.40 -Wl,--unresolved-symbols=ignore-in-shared-libs
+export LD_LIBRARY_PATH=$work/openmpi-f08-lib
+run f08 3 1
+[ "$(sort "$work/openmpi-f08.log")" = "$(printf '0 21 2 3\n1 22 0 3\n2 23 1 3')" ] || fail "f08: $(cat "$work/openmpi-f08.log")"
+run f08 4 3000
+survives openmpi-f08-lost "$work/openmpi-f08" 3000
+[ "$(sort "$work/openmpi-f08-lost.out")" = "$(sort "$work/openmpi-f08.log")" ] || fail "f08 after ranks were lost: $(cat "$work/openmpi-f08-lost.out")"
+unset LD_LIBRARY_PATH
+say "programs of Fortran run, in both forms, and one lost two ranks"
 
 # Debian's binary, in a folder of its own; its BLAS is not the machine's.
 debian_binaries hpcc hpcc libblas3 libgfortran5 libquadmath0

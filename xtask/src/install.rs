@@ -79,8 +79,10 @@ pub fn install(args: &Args) -> Result<PathBuf> {
         "lib/rejoin/openmpi/libmpi.so.40",
         0o755,
     )?;
-    let fortran = "lib/rejoin/openmpi/libmpi_mpifh.so.40";
-    link("libmpi.so.40", &at.join(fortran))?;
+    // Every program that mpifort has linked names both.
+    for fortran in ["libmpi_mpifh.so.40", "libmpi_usempi_ignore_tkr.so.40"] {
+        link("libmpi.so.40", &at.join("lib/rejoin/openmpi").join(fortran))?;
+    }
     put(&root.join("c-abi/include/mpi.h"), "include/mpi.h", 0o644)?;
     for program in ["mpirun", "rejoin"] {
         put(&built.join(program), &format!("bin/{program}"), 0o755)?;
