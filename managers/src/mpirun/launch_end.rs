@@ -63,18 +63,12 @@ impl Launcher {
         if self.central.has_run() || plan.size < 2 {
             return;
         }
-        let named = |program| Some((program, linked_mpi(program)?));
-        if let Some((program, library)) = plan.programs.iter().find_map(named) {
-            let program = program
-                .argv
-                .first()
-                .map(|name| String::from_utf8_lossy(name));
+        if let Some((program, library)) = plan.programs.iter().find_map(linked_mpi) {
             user_log::say(&format!(
-                "no rank has called MPI_Init of Rejoin's library. {} is linked with {library}: if that is another \
-                 MPI's, each rank has run as a job of its own. Build the program with Rejoin's mpicc, or for the \
-                 MPI standard ABI (libmpi_abi.so.1). One that was built with Open MPI runs unchanged, if no \
-                 RPATH of its own leads to Open MPI's library",
-                program.unwrap_or_default()
+                "no rank has called MPI_Init of Rejoin's library. {program} is linked with {library}: if that is \
+                 another MPI's, each rank has run as a job of its own. Build the program with Rejoin's mpicc, or \
+                 for the MPI standard ABI (libmpi_abi.so.1). One that was built with Open MPI runs unchanged, \
+                 behind a wrapper with --abi openmpi, if no RPATH of its own leads to Open MPI's library"
             ));
         }
     }
