@@ -305,6 +305,39 @@ static void own_requests(void)
     CHECK(count == 3 && state == 11 && s.MPI_SOURCE == MPI_PROC_NULL && s.MPI_TAG == MPI_ANY_TAG);
 }
 
+/* MPI ignores these arguments, so programs leave in them what is on the stack. */
+static void ignored_arguments(void)
+{
+    union { MPI_Datatype type; unsigned long long bits; } type = {.bits = 0x100000001};
+    int root = size - 1, *all = calloc(size, sizeof *all), *ones = calloc(size, sizeof *ones);
+    int *places = calloc(size, sizeof *places), mine = -1;
+    for (int i = 0; i < size; i++) {
+        ones[i] = 1;
+        places[i] = i;
+    }
+    if (rank == root)
+        type.type = MPI_INT;
+    MPI_Gather(&rank, 1, MPI_INT, all, 1, type.type, root, MPI_COMM_WORLD);
+    MPI_Scatter(all, 1, type.type, &mine, 1, MPI_INT, root, MPI_COMM_WORLD);
+    CHECK(mine == rank);
+    MPI_Gatherv(&rank, 1, MPI_INT, all, ones, places, type.type, root, MPI_COMM_WORLD);
+    mine = -1;
+    MPI_Scatterv(all, ones, places, type.type, &mine, 1, MPI_INT, root, MPI_COMM_WORLD);
+    CHECK(mine == rank);
+    MPI_Request r;
+    MPI_Igather(&rank, 1, MPI_INT, all, 1, type.type, root, MPI_COMM_WORLD, &r);
+    MPI_Wait(&r, MPI_STATUS_IGNORE);
+    mine = -1;
+    MPI_Iscatterv(all, ones, places, type.type, &mine, 1, MPI_INT, root, MPI_COMM_WORLD, &r);
+    MPI_Wait(&r, MPI_STATUS_IGNORE);
+    CHECK(mine == rank);
+    type.bits = 0x100000001;
+    all[rank] = rank;
+    MPI_Allgather(MPI_IN_PLACE, 0, type.type, all, 1, MPI_INT, MPI_COMM_WORLD);
+    CHECK(all[size - 1] == size - 1);
+    free(all), free(ones), free(places);
+}
+
 int main(int argc, char **argv)
 {
     int provided, again;
@@ -322,6 +355,7 @@ int main(int argc, char **argv)
     datatypes();
     all_to_all();
     own_requests();
+    ignored_arguments();
     MPI_Finalize();
     if (rank == 0)
         printf("facade: right on %d ranks\n", size);

@@ -10,19 +10,15 @@ const FIRST_ADDRESS: usize = PREDEFINED.len();
 /// Set in the library's own handles, and in no address of a program.
 const OWN: usize = 1 << 62;
 
-/// Values of handles that are addresses.
-pub const ANY_ADDRESS: std::ops::Range<usize> = FIRST_ADDRESS..OWN;
-
 impl ProgramHandle {
-    /// The library's handle. A predefined one of the library's stays: the program may hold one
-    /// while a call that writes it later is under way. Null does, too, which the library refuses.
+    /// The library's handle. What is no address of a predefined object stays: the library's own
+    /// handles; its predefined ones, which a call that writes later leaves in the program; and
+    /// whatever a program gives where MPI ignores the argument. Where it matters, the library
+    /// refuses it.
     #[inline(always)]
     pub fn abi(self) -> AbiHandle {
-        if self.0.wrapping_sub(FIRST_ADDRESS) >= OWN - FIRST_ADDRESS {
-            return AbiHandle(self.0);
-        }
-        // SAFETY: any other handle that a program has is the address of a predefined object.
-        unsafe { self.object().0 }
+        self.predefined()
+            .map_or(AbiHandle(self.0), |object| object.0)
     }
 }
 
@@ -202,12 +198,15 @@ mod tests {
     }
 
     #[test]
-    fn own_handles_null_and_handles_of_the_library_pass_unchanged() {
+    fn whatever_is_no_object_passes_unchanged() {
+        let on_stack = 0usize;
         for handle in [
             OWN_HANDLE,
             ProgramHandle(0),
             ProgramHandle(0x100),
             ProgramHandle(0x3ff),
+            ProgramHandle(0x1_0000_0001),
+            ProgramHandle((&raw const on_stack).addr()),
         ] {
             assert_eq!(handle.abi().0, handle.0);
         }

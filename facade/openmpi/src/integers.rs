@@ -6,7 +6,6 @@ use std::ffi::c_int;
 use crate::bound_library::functions;
 use crate::export_macros::export;
 use crate::generated::predefined::*;
-use crate::handle_places::ANY_ADDRESS;
 use crate::predefined_objects::ObjectAddress;
 use crate::program_types::{ProgramHandle, ProgramStatus};
 
@@ -17,11 +16,8 @@ const STATUS_INTEGERS: usize = size_of::<ProgramStatus>() / size_of::<c_int>();
 
 /// The integer of a predefined object; `None` for another handle.
 fn predefined(handle: ProgramHandle) -> Option<c_int> {
-    let handle = handle.abi().program();
-    // SAFETY: the handle is an address, so it is one of a predefined object.
-    ANY_ADDRESS
-        .contains(&handle.0)
-        .then(|| unsafe { handle.object().1 } as c_int)
+    let object = handle.abi().program().predefined();
+    object.map(|object| object.1 as c_int)
 }
 
 /// The handle of a number; for a wrong one, the null handle.
@@ -129,6 +125,10 @@ mod tests {
             ),
             (&FORTRAN_COMM[..], ObjectAddress::of(&ompi_mpi_comm_null)),
             (&FORTRAN_OP[..], ObjectAddress::of(&ompi_mpi_op_null)),
+            (
+                &FORTRAN_ERRHANDLER[..],
+                ObjectAddress::of(&ompi_mpi_errhandler_null),
+            ),
         ] {
             for number in 0..list.len() as c_int {
                 let handle = object(list, null, number);
@@ -145,6 +145,6 @@ mod tests {
             }
         }
         assert_eq!(predefined(ProgramHandle(0x4100_0001_0000_0007)), None);
-        assert_eq!(FORTRAN_DATATYPE.len(), 73);
+        assert_eq!(FORTRAN_DATATYPE.len(), 74);
     }
 }

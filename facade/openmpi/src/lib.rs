@@ -27,6 +27,7 @@ mod generated;
 mod handle_places;
 mod inquiries;
 mod integers;
+mod known_objects;
 mod long_text;
 mod predefined_objects;
 mod program_types;

@@ -55,11 +55,12 @@ impl ProgramHandle {
     /// What a handle that is an address points to.
     ///
     /// # Safety
-    /// It is one of a predefined object.
+    /// Two words may be read there.
     #[inline(always)]
     pub unsafe fn object(self) -> (AbiHandle, usize) {
         let object = std::ptr::with_exposed_provenance::<Object<0>>(self.0);
-        // SAFETY: the caller's promise.
-        unsafe { ((*object).handle, (*object).fortran) }
+        // SAFETY: the caller's promise, which says nothing of alignment.
+        let object = unsafe { object.read_unaligned() };
+        (object.handle, object.fortran)
     }
 }

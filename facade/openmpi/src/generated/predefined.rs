@@ -92,7 +92,7 @@ pub static ompi_mpi_errhandler_null: Object<126> = object(0x140, 0);
 pub static ompi_mpi_errors_are_fatal: Object<126> = object(0x141, 1);
 
 #[unsafe(no_mangle)]
-pub static ompi_mpi_errors_abort: Object<126> = object(0x142, 0);
+pub static ompi_mpi_errors_abort: Object<126> = object(0x142, 3);
 
 #[unsafe(no_mangle)]
 pub static ompi_mpi_errors_return: Object<126> = object(0x143, 2);
@@ -287,7 +287,7 @@ pub static ompi_mpi_integer4: Object<62> = object(0x2d1, 10);
 pub static ompi_mpi_real4: Object<62> = object(0x2d2, 14);
 
 #[unsafe(no_mangle)]
-pub static ompi_mpi_complex4: Object<62> = object(0x2d3, 0);
+pub static ompi_mpi_complex4: Object<62> = object(0x2d3, 73);
 
 #[unsafe(no_mangle)]
 pub static ompi_mpi_logical8: Object<62> = object(0x2d8, 32);
@@ -439,6 +439,119 @@ pub static PREDEFINED: [ObjectAddress; 1024] = {
     table
 };
 
+/// All objects.
+pub static OBJECTS: [ObjectAddress; 109] = [
+    ObjectAddress::of(&ompi_mpi_op_null),
+    ObjectAddress::of(&ompi_mpi_op_sum),
+    ObjectAddress::of(&ompi_mpi_op_min),
+    ObjectAddress::of(&ompi_mpi_op_max),
+    ObjectAddress::of(&ompi_mpi_op_prod),
+    ObjectAddress::of(&ompi_mpi_op_band),
+    ObjectAddress::of(&ompi_mpi_op_bor),
+    ObjectAddress::of(&ompi_mpi_op_bxor),
+    ObjectAddress::of(&ompi_mpi_op_land),
+    ObjectAddress::of(&ompi_mpi_op_lor),
+    ObjectAddress::of(&ompi_mpi_op_lxor),
+    ObjectAddress::of(&ompi_mpi_op_minloc),
+    ObjectAddress::of(&ompi_mpi_op_maxloc),
+    ObjectAddress::of(&ompi_mpi_op_replace),
+    ObjectAddress::of(&ompi_mpi_op_no_op),
+    ObjectAddress::of(&ompi_mpi_comm_null),
+    ObjectAddress::of(&ompi_mpi_comm_world),
+    ObjectAddress::of(&ompi_mpi_comm_self),
+    ObjectAddress::of(&ompi_mpi_group_null),
+    ObjectAddress::of(&ompi_mpi_group_empty),
+    ObjectAddress::of(&ompi_mpi_win_null),
+    ObjectAddress::of(&ompi_mpi_file_null),
+    ObjectAddress::of(&ompi_mpi_instance_null),
+    ObjectAddress::of(&ompi_message_null),
+    ObjectAddress::of(&ompi_message_no_proc),
+    ObjectAddress::of(&ompi_mpi_info_null),
+    ObjectAddress::of(&ompi_mpi_info_env),
+    ObjectAddress::of(&ompi_mpi_errhandler_null),
+    ObjectAddress::of(&ompi_mpi_errors_are_fatal),
+    ObjectAddress::of(&ompi_mpi_errors_abort),
+    ObjectAddress::of(&ompi_mpi_errors_return),
+    ObjectAddress::of(&ompi_request_null),
+    ObjectAddress::of(&ompi_mpi_datatype_null),
+    ObjectAddress::of(&ompi_mpi_aint),
+    ObjectAddress::of(&ompi_mpi_count),
+    ObjectAddress::of(&ompi_mpi_offset),
+    ObjectAddress::of(&ompi_mpi_packed),
+    ObjectAddress::of(&ompi_mpi_short),
+    ObjectAddress::of(&ompi_mpi_int),
+    ObjectAddress::of(&ompi_mpi_long),
+    ObjectAddress::of(&ompi_mpi_long_long_int),
+    ObjectAddress::of(&ompi_mpi_unsigned_short),
+    ObjectAddress::of(&ompi_mpi_unsigned),
+    ObjectAddress::of(&ompi_mpi_unsigned_long),
+    ObjectAddress::of(&ompi_mpi_unsigned_long_long),
+    ObjectAddress::of(&ompi_mpi_float),
+    ObjectAddress::of(&ompi_mpi_c_complex),
+    ObjectAddress::of(&ompi_mpi_c_float_complex),
+    ObjectAddress::of(&ompi_mpi_cxx_cplex),
+    ObjectAddress::of(&ompi_mpi_double),
+    ObjectAddress::of(&ompi_mpi_c_double_complex),
+    ObjectAddress::of(&ompi_mpi_cxx_dblcplex),
+    ObjectAddress::of(&ompi_mpi_logical),
+    ObjectAddress::of(&ompi_mpi_integer),
+    ObjectAddress::of(&ompi_mpi_real),
+    ObjectAddress::of(&ompi_mpi_cplex),
+    ObjectAddress::of(&ompi_mpi_dblprec),
+    ObjectAddress::of(&ompi_mpi_dblcplex),
+    ObjectAddress::of(&ompi_mpi_character),
+    ObjectAddress::of(&ompi_mpi_long_double),
+    ObjectAddress::of(&ompi_mpi_c_long_double_complex),
+    ObjectAddress::of(&ompi_mpi_cxx_ldblcplex),
+    ObjectAddress::of(&ompi_mpi_float_int),
+    ObjectAddress::of(&ompi_mpi_double_int),
+    ObjectAddress::of(&ompi_mpi_long_int),
+    ObjectAddress::of(&ompi_mpi_2int),
+    ObjectAddress::of(&ompi_mpi_short_int),
+    ObjectAddress::of(&ompi_mpi_longdbl_int),
+    ObjectAddress::of(&ompi_mpi_2real),
+    ObjectAddress::of(&ompi_mpi_2dblprec),
+    ObjectAddress::of(&ompi_mpi_2integer),
+    ObjectAddress::of(&ompi_mpi_c_bool),
+    ObjectAddress::of(&ompi_mpi_cxx_bool),
+    ObjectAddress::of(&ompi_mpi_wchar),
+    ObjectAddress::of(&ompi_mpi_int8_t),
+    ObjectAddress::of(&ompi_mpi_uint8_t),
+    ObjectAddress::of(&ompi_mpi_char),
+    ObjectAddress::of(&ompi_mpi_signed_char),
+    ObjectAddress::of(&ompi_mpi_unsigned_char),
+    ObjectAddress::of(&ompi_mpi_byte),
+    ObjectAddress::of(&ompi_mpi_int16_t),
+    ObjectAddress::of(&ompi_mpi_uint16_t),
+    ObjectAddress::of(&ompi_mpi_int32_t),
+    ObjectAddress::of(&ompi_mpi_uint32_t),
+    ObjectAddress::of(&ompi_mpi_int64_t),
+    ObjectAddress::of(&ompi_mpi_uint64_t),
+    ObjectAddress::of(&ompi_mpi_logical1),
+    ObjectAddress::of(&ompi_mpi_integer1),
+    ObjectAddress::of(&ompi_mpi_logical2),
+    ObjectAddress::of(&ompi_mpi_integer2),
+    ObjectAddress::of(&ompi_mpi_real2),
+    ObjectAddress::of(&ompi_mpi_logical4),
+    ObjectAddress::of(&ompi_mpi_integer4),
+    ObjectAddress::of(&ompi_mpi_real4),
+    ObjectAddress::of(&ompi_mpi_complex4),
+    ObjectAddress::of(&ompi_mpi_logical8),
+    ObjectAddress::of(&ompi_mpi_integer8),
+    ObjectAddress::of(&ompi_mpi_real8),
+    ObjectAddress::of(&ompi_mpi_complex8),
+    ObjectAddress::of(&ompi_mpi_integer16),
+    ObjectAddress::of(&ompi_mpi_real16),
+    ObjectAddress::of(&ompi_mpi_complex16),
+    ObjectAddress::of(&ompi_mpi_complex32),
+    ObjectAddress::of(&ompi_mpi_2cplex),
+    ObjectAddress::of(&ompi_mpi_2dblcplex),
+    ObjectAddress::of(&ompi_mpi_lb),
+    ObjectAddress::of(&ompi_mpi_ldblcplex),
+    ObjectAddress::of(&ompi_mpi_ub),
+    ObjectAddress::of(&ompi_mpi_unavailable),
+];
+
 /// The objects by their integers in Fortran.
 pub static FORTRAN_OP: [ObjectAddress; 15] = [
     ObjectAddress::of(&ompi_mpi_op_null),
@@ -478,7 +591,7 @@ pub static FORTRAN_WIN: [ObjectAddress; 1] = [ObjectAddress::of(&ompi_mpi_win_nu
 pub static FORTRAN_FILE: [ObjectAddress; 1] = [ObjectAddress::of(&ompi_mpi_file_null)];
 
 /// The objects by their integers in Fortran.
-pub static FORTRAN_SESSION: [ObjectAddress; 0] = [];
+pub static FORTRAN_SESSION: [ObjectAddress; 1] = [ObjectAddress::of(&ompi_mpi_instance_null)];
 
 /// The objects by their integers in Fortran.
 pub static FORTRAN_MESSAGE: [ObjectAddress; 2] = [
@@ -493,17 +606,18 @@ pub static FORTRAN_INFO: [ObjectAddress; 2] = [
 ];
 
 /// The objects by their integers in Fortran.
-pub static FORTRAN_ERRHANDLER: [ObjectAddress; 3] = [
+pub static FORTRAN_ERRHANDLER: [ObjectAddress; 4] = [
     ObjectAddress::of(&ompi_mpi_errhandler_null),
     ObjectAddress::of(&ompi_mpi_errors_are_fatal),
     ObjectAddress::of(&ompi_mpi_errors_return),
+    ObjectAddress::of(&ompi_mpi_errors_abort),
 ];
 
 /// The objects by their integers in Fortran.
 pub static FORTRAN_REQUEST: [ObjectAddress; 1] = [ObjectAddress::of(&ompi_request_null)];
 
 /// The objects by their integers in Fortran.
-pub static FORTRAN_DATATYPE: [ObjectAddress; 73] = [
+pub static FORTRAN_DATATYPE: [ObjectAddress; 74] = [
     ObjectAddress::of(&ompi_mpi_datatype_null),
     ObjectAddress::of(&ompi_mpi_byte),
     ObjectAddress::of(&ompi_mpi_packed),
@@ -577,4 +691,5 @@ pub static FORTRAN_DATATYPE: [ObjectAddress; 73] = [
     ObjectAddress::of(&ompi_mpi_c_double_complex),
     ObjectAddress::of(&ompi_mpi_c_long_double_complex),
     ObjectAddress::of(&ompi_mpi_count),
+    ObjectAddress::of(&ompi_mpi_complex4),
 ];

@@ -63,21 +63,37 @@ pub fn render(model: &Model, tables: &Tables) -> Result<String> {
         writeln!(out, "table[{value:#x}] = ObjectAddress::of(&{symbol});")?;
     }
     out.push_str("table\n};\n\n");
+    let all = tables.objects.iter().map(|o| o.symbol.as_str());
+    list(&mut out, "All objects", "OBJECTS", all)?;
     for kind in HANDLES {
-        let upper = kind["MPI_".len()..].to_uppercase();
-        let list = numbers.get(kind).cloned().unwrap_or_default();
+        let of_kind = numbers.get(kind).cloned().unwrap_or_default();
         ensure!(
-            list.keys().copied().eq(0..list.len()),
+            of_kind.keys().copied().eq(0..of_kind.len()),
             "{kind}: a Fortran integer is missing"
         );
-        let addresses = list.values().map(|s| format!("ObjectAddress::of(&{s})"));
-        let addresses: Vec<String> = addresses.collect();
-        writeln!(
-            out,
-            "/// The objects by their integers in Fortran.\npub static FORTRAN_{upper}: [ObjectAddress; {}] = [{}];\n",
-            addresses.len(),
-            addresses.join(", ")
+        list(
+            &mut out,
+            "The objects by their integers in Fortran",
+            &format!("FORTRAN_{}", kind["MPI_".len()..].to_uppercase()),
+            of_kind.into_values(),
         )?;
     }
     Ok(out)
+}
+
+fn list<'a>(
+    out: &mut String,
+    doc: &str,
+    name: &str,
+    symbols: impl Iterator<Item = &'a str>,
+) -> Result<()> {
+    let addresses = symbols.map(|s| format!("ObjectAddress::of(&{s})"));
+    let addresses: Vec<String> = addresses.collect();
+    writeln!(
+        out,
+        "/// {doc}.\npub static {name}: [ObjectAddress; {}] = [{}];\n",
+        addresses.len(),
+        addresses.join(", ")
+    )?;
+    Ok(())
 }
