@@ -1,15 +1,13 @@
 //! Functions with arrays that no rule covers: of special values, or of a length that the
 //! communicator or the datatype says.
 
-use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
-use std::sync::{Mutex, PoisonError};
 
 use crate::bound_library::functions;
 use crate::export_macros::{export, result_code};
 use crate::generated::conversions::*;
 use crate::handle_places::{CopiedHandles, handle_out, handles_out};
-use crate::program_types::{AbiHandle, ProgramHandle};
+use crate::program_types::ProgramHandle;
 
 /// `MPI_COMBINER_SUBARRAY` and `MPI_COMBINER_DARRAY` of the standard ABI.
 const SUBARRAY: c_int = 111;
@@ -90,23 +88,8 @@ export! { MPI_Type_get_contents PMPI_Type_get_contents (
     result_code(code)
 } }
 
-/// Arrays of datatypes that a nonblocking call may read until it completes. They stay; a call with
-/// the same datatypes has the same array.
-static KEPT: Mutex<BTreeSet<Box<[AbiHandle]>>> = Mutex::new(BTreeSet::new());
-
-fn kept(types: &CopiedHandles) -> *const AbiHandle {
-    let Some(handles) = types.handles() else {
-        return types.as_ptr();
-    };
-    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-    if !kept.contains(handles) {
-        kept.insert(handles.into());
-    }
-    kept.get(handles)
-        .map_or(std::ptr::null(), |handles| handles.as_ptr())
-}
-
-/// The datatypes that the processes of a communicator send or get.
+/// The datatypes that the processes of a communicator send or get. The library reads them before a
+/// call returns, also if it completes later.
 unsafe fn types_of(comm: ProgramHandle, types: *const ProgramHandle) -> CopiedHandles {
     let (mut size, mut inter) = (0, 0);
     // SAFETY: places for the answers; the program's array is as long as MPI says.
@@ -146,8 +129,8 @@ export! { MPI_Ialltoallw PMPI_Ialltoallw (
     let sent = types_of(comm, if in_place { std::ptr::null() } else { sendtypes });
     let got = types_of(comm, recvtypes);
     let code = (functions().ialltoallw)(
-        sendbuf, sendcounts, sdispls, kept(&sent), recvbuf, recvcounts, rdispls, kept(&got), comm.abi(),
-        request.cast(),
+        sendbuf, sendcounts, sdispls, sent.as_ptr(), recvbuf, recvcounts, rdispls, got.as_ptr(),
+        comm.abi(), request.cast(),
     );
     handle_out(request);
     result_code(code)
@@ -166,8 +149,8 @@ macro_rules! alltoallw_init {
             let sent = types_of(comm, if in_place { std::ptr::null() } else { sendtypes });
             let got = types_of(comm, recvtypes);
             let code = (functions().alltoallw_init)(
-                sendbuf, sendcounts, sdispls, kept(&sent), recvbuf, recvcounts, rdispls, kept(&got),
-                comm.abi(), info.abi(), request.cast(),
+                sendbuf, sendcounts, sdispls, sent.as_ptr(), recvbuf, recvcounts, rdispls,
+                got.as_ptr(), comm.abi(), info.abi(), request.cast(),
             );
             handle_out(request);
             result_code(code)
@@ -194,16 +177,5 @@ mod tests {
         let mut integers = [3, 0xc];
         constants_out(103, &mut integers);
         assert_eq!(integers, [3, 0xc]);
-    }
-
-    #[test]
-    fn the_same_datatypes_are_kept_once() {
-        let types = [ProgramHandle(0x209), ProgramHandle(0x214)];
-        // SAFETY: arrays of two elements.
-        let arrays = [0, 1].map(|_| unsafe { CopiedHandles::new(2, types.as_ptr()) });
-        assert_ne!(arrays[0].as_ptr(), arrays[1].as_ptr());
-        assert_eq!(kept(&arrays[0]), kept(&arrays[1]));
-        // SAFETY: the array is kept.
-        assert_eq!(unsafe { *kept(&arrays[0]).add(1) }, AbiHandle(0x214));
     }
 }

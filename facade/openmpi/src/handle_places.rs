@@ -150,11 +150,6 @@ impl CopiedHandles {
         }
     }
 
-    /// The translated handles, if there is an array.
-    pub fn handles(&self) -> Option<&[AbiHandle]> {
-        (!self.is_null).then_some(&self.handles)
-    }
-
     /// Where the library finds them.
     pub fn as_ptr(&self) -> *const AbiHandle {
         if self.is_null {

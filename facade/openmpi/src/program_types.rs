@@ -8,7 +8,7 @@ use std::ffi::c_int;
 pub struct ProgramHandle(pub usize);
 
 /// A handle of the standard ABI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct AbiHandle(pub usize);
 
