@@ -163,6 +163,10 @@ static void errors(void)
     code = MPI_Send(&rank, 1, MPI_DATATYPE_NULL, 0, 0, MPI_COMM_WORLD);
     MPI_Error_class(code, &class);
     CHECK(class == MPI_ERR_TYPE);
+    MPI_Op none;
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    CHECK(MPI_Op_create(NULL, 1, &none) != MPI_SUCCESS);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
     /* Its class has another number in other libraries. */
     MPI_Request r[2];
     MPI_Status s[2];

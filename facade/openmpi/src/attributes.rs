@@ -18,10 +18,10 @@ type Copy = unsafe extern "C" fn(
 ) -> c_int;
 type Delete = unsafe extern "C" fn(ProgramHandle, c_int, *mut c_void, *mut c_void) -> c_int;
 
-/// The callbacks of a key. It stays: attributes may outlive the key.
+/// The callbacks of a key, if it has any. It stays: attributes may outlive the key.
 struct Key {
-    copy: Copy,
-    delete: Delete,
+    copy: Option<Copy>,
+    delete: Option<Delete>,
     state: *mut c_void,
 }
 
@@ -37,7 +37,9 @@ unsafe extern "C" fn copy(
     unsafe {
         let key = &*key.cast::<Key>();
         let (object, keyval) = (object.program(), keyval_out(keyval));
-        error_in((key.copy)(object, keyval, key.state, value, copied, flag))
+        key.copy.map_or(0, |copy| {
+            error_in(copy(object, keyval, key.state, value, copied, flag))
+        })
     }
 }
 
@@ -51,14 +53,17 @@ unsafe extern "C" fn delete(
     unsafe {
         let key = &*key.cast::<Key>();
         let (object, keyval) = (object.program(), keyval_out(keyval));
-        error_in((key.delete)(object, keyval, value, key.state))
+        key.delete.map_or(0, |delete| {
+            error_in(delete(object, keyval, value, key.state))
+        })
     }
 }
 
-/// Makes a key, with the library's function for its kind of objects.
+/// Makes a key, with the library's function for its kind of objects. No function stays none, which
+/// copies or deletes nothing.
 unsafe fn create(
     make: unsafe extern "C" fn(*const c_void, *const c_void, *mut c_int, *mut c_void) -> c_int,
-    (copy_fn, delete_fn): (Copy, Delete),
+    (copy_fn, delete_fn): (Option<Copy>, Option<Delete>),
     keyval: *mut c_int,
     state: *mut c_void,
 ) -> c_int {
@@ -69,9 +74,10 @@ unsafe fn create(
             delete: delete_fn,
             state,
         }));
+        let none = std::ptr::null();
         let code = make(
-            copy as *const c_void,
-            delete as *const c_void,
+            copy_fn.map_or(none, |_| copy as *const c_void),
+            delete_fn.map_or(none, |_| delete as *const c_void),
             keyval,
             key.cast(),
         );
@@ -86,7 +92,7 @@ unsafe fn create(
 macro_rules! keys {
     ($($name:ident $profiling:ident $function:ident;)*) => {$(
         export! { $name $profiling (
-            copy: Copy, delete: Delete, keyval: *mut c_int, state: *mut c_void
+            copy: Option<Copy>, delete: Option<Delete>, keyval: *mut c_int, state: *mut c_void
         ) -> c_int {
             create(functions().$function, (copy, delete), keyval, state)
         } }

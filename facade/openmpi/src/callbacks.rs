@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::bound_library::functions;
-use crate::export_macros::{export, result_code};
+use crate::export_macros::{export, raise, result_code};
 use crate::fortran_arguments::TYPE;
 use crate::generated::conversions::{error_in, error_out};
 use crate::handle_places::handle_out;
@@ -117,20 +117,25 @@ unsafe extern "C" fn error_handler<const ENTRY: usize>(object: *mut AbiHandle, c
     }
 }
 
-/// Makes an object of the library for a function of the program.
+/// Makes an object of the library for a function of the program. No function stays none, which the
+/// library refuses.
 fn with_entry<const N: usize>(
     entries: &Entries<N>,
     function: *const c_void,
     made: *mut ProgramHandle,
-    make: impl FnOnce(usize) -> c_int,
+    caller: impl FnOnce(usize) -> *const c_void,
+    make: impl FnOnce(*const c_void) -> c_int,
 ) -> c_int {
-    let Some(entry) = entries.entry(function) else {
+    let code = if function.is_null() {
+        make(function)
+    } else if let Some(entry) = entries.entry(function) {
+        make(caller(entry))
+    } else {
         eprintln!(
             "Rejoin keeps {N} functions of a program of Open MPI: no more operations or error handlers"
         );
-        return NO_MEMORY;
+        return raise(NO_MEMORY);
     };
-    let code = make(entry);
     // SAFETY: the program gives a place.
     unsafe { handle_out(made) };
     result_code(code)
@@ -145,19 +150,19 @@ pub unsafe fn create_fortran_operation(
     commute: c_int,
     op: *mut ProgramHandle,
 ) -> c_int {
-    with_entry(&FORTRAN_OPERATIONS, function, op, |entry| {
-        let entry = FORTRAN_OPERATION_ENTRIES[entry / 8][entry % 8] as *const c_void;
-        // SAFETY: the entry is of the operation's type; the caller's promise.
-        unsafe { (functions().op_create)(entry, commute, op.cast()) }
+    let caller = |entry: usize| FORTRAN_OPERATION_ENTRIES[entry / 8][entry % 8] as *const c_void;
+    with_entry(&FORTRAN_OPERATIONS, function, op, caller, |caller| {
+        // SAFETY: the caller is of the operation's type; the place is valid.
+        unsafe { (functions().op_create)(caller, commute, op.cast()) }
     })
 }
 
 export! { MPI_Op_create PMPI_Op_create (
     function: *const c_void, commute: c_int, op: *mut ProgramHandle
 ) -> c_int {
-    with_entry(&OPERATIONS, function, op, |entry| {
-        let entry = OPERATION_ENTRIES[entry / 8][entry % 8] as *const c_void;
-        (functions().op_create)(entry, commute, op.cast())
+    let caller = |entry: usize| OPERATION_ENTRIES[entry / 8][entry % 8] as *const c_void;
+    with_entry(&OPERATIONS, function, op, caller, |caller| {
+        (functions().op_create)(caller, commute, op.cast())
     })
 } }
 
@@ -165,9 +170,9 @@ export! { MPI_Op_create PMPI_Op_create (
 macro_rules! error_handlers {
     ($($name:ident $profiling:ident $function:ident;)*) => {$(
         export! { $name $profiling (function: *const c_void, made: *mut ProgramHandle) -> c_int {
-            with_entry(&ERROR_HANDLERS, function, made, |entry| {
-                let entry = ERROR_HANDLER_ENTRIES[entry / 8][entry % 8] as *const c_void;
-                (functions().$function)(entry, made.cast())
+            let caller = |entry: usize| ERROR_HANDLER_ENTRIES[entry / 8][entry % 8] as *const c_void;
+            with_entry(&ERROR_HANDLERS, function, made, caller, |caller| {
+                (functions().$function)(caller, made.cast())
             })
         } }
     )*};
@@ -185,11 +190,11 @@ type Query = unsafe extern "C" fn(*mut c_void, *mut ProgramStatus) -> c_int;
 type Free = unsafe extern "C" fn(*mut c_void) -> c_int;
 type Cancel = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 
-/// A generalized request of the program.
+/// A generalized request of the program, which may have given no function.
 struct Generalized {
-    query: Query,
-    free: Free,
-    cancel: Cancel,
+    query: Option<Query>,
+    free: Option<Free>,
+    cancel: Option<Cancel>,
     state: *mut c_void,
 }
 
@@ -198,7 +203,10 @@ unsafe extern "C" fn query(request: *mut c_void, status: *mut AbiStatus) -> c_in
     // SAFETY: the library gives what `MPI_Grequest_start` gave it, and a status.
     unsafe {
         let request = &*request.cast::<Generalized>();
-        let code = (request.query)(request.state, &mut own);
+        let Some(query) = request.query else {
+            return 0;
+        };
+        let code = query(request.state, &mut own);
         *status = *OneStatus::of(&own).read();
         error_in(code)
     }
@@ -208,7 +216,7 @@ unsafe extern "C" fn free(request: *mut c_void) -> c_int {
     // SAFETY: as above; the library calls this once, at the end.
     unsafe {
         let request = Box::from_raw(request.cast::<Generalized>());
-        error_in((request.free)(request.state))
+        request.free.map_or(0, |free| error_in(free(request.state)))
     }
 }
 
@@ -216,12 +224,15 @@ unsafe extern "C" fn cancel(request: *mut c_void, complete: c_int) -> c_int {
     // SAFETY: as above.
     unsafe {
         let request = &*request.cast::<Generalized>();
-        error_in((request.cancel)(request.state, complete))
+        request
+            .cancel
+            .map_or(0, |cancel| error_in(cancel(request.state, complete)))
     }
 }
 
 export! { MPI_Grequest_start PMPI_Grequest_start (
-    query_fn: Query, free_fn: Free, cancel_fn: Cancel, state: *mut c_void, request: *mut ProgramHandle
+    query_fn: Option<Query>, free_fn: Option<Free>, cancel_fn: Option<Cancel>, state: *mut c_void,
+    request: *mut ProgramHandle
 ) -> c_int {
     let made = Generalized { query: query_fn, free: free_fn, cancel: cancel_fn, state };
     let made = Box::into_raw(Box::new(made));

@@ -62,21 +62,28 @@ fn class(code: c_int) -> c_int {
     error_out(code)
 }
 
-/// Says which function is not there, and brings the error to the handler of `MPI_COMM_WORLD`.
+/// Says which function is not there, and brings the error to its handler.
 #[cold]
 #[inline(never)]
 pub fn absent(name: &str) -> c_int {
     eprintln!("{name}: Rejoin does not have this function for programs of Open MPI");
+    raise(UNSUPPORTED)
+}
+
+/// Brings an error of the standard ABI to the handler of `MPI_COMM_WORLD`.
+#[cold]
+#[inline(never)]
+pub fn raise(code: c_int) -> c_int {
     let (mut initialized, mut finalized) = (0, 0);
     // SAFETY: the places are valid; the communicator exists meanwhile.
     unsafe {
         (functions().initialized)(&mut initialized);
         (functions().finalized)(&mut finalized);
         if initialized != 0 && finalized == 0 {
-            (functions().comm_call_errhandler)(WORLD, UNSUPPORTED);
+            (functions().comm_call_errhandler)(WORLD, code);
         }
     }
-    class(UNSUPPORTED)
+    class(code)
 }
 
 /// A function of the tools' interface: no handler is called.
