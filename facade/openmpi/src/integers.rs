@@ -68,15 +68,24 @@ type_toint type_fromint FORTRAN_DATATYPE ompi_mpi_datatype_null }
 numbers! { Win MPI_Win_c2f PMPI_Win_c2f MPI_Win_f2c PMPI_Win_f2c
 win_toint win_fromint FORTRAN_WIN ompi_mpi_win_null }
 
-export! { MPI_Status_c2f PMPI_Status_c2f (status: *const ProgramStatus, integers: *mut c_int) -> c_int {
-    integers.copy_from_nonoverlapping(status.cast(), STATUS_INTEGERS);
-    0
-} }
+/// A status is the same integers in C, in Fortran, and in the module `mpi_f08`.
+macro_rules! status_copies {
+    ($($name:ident $profiling:ident)*) => {$(
+        export! { $name $profiling (from: *const c_int, to: *mut c_int) -> c_int {
+            to.copy_from_nonoverlapping(from, STATUS_INTEGERS);
+            0
+        } }
+    )*};
+}
 
-export! { MPI_Status_f2c PMPI_Status_f2c (integers: *const c_int, status: *mut ProgramStatus) -> c_int {
-    status.cast::<c_int>().copy_from_nonoverlapping(integers, STATUS_INTEGERS);
-    0
-} }
+status_copies! {
+    MPI_Status_c2f PMPI_Status_c2f
+    MPI_Status_f2c PMPI_Status_f2c
+    MPI_Status_c2f08 PMPI_Status_c2f08
+    MPI_Status_f082c PMPI_Status_f082c
+    MPI_Status_f2f08 PMPI_Status_f2f08
+    MPI_Status_f082f PMPI_Status_f082f
+}
 
 /// Where Fortran's `MPI_STATUS_IGNORE` is, for C programs.
 #[repr(transparent)]
@@ -111,6 +120,10 @@ sentinels! {
 static MPI_F_STATUS_IGNORE: Sentinel = Sentinel(&raw const mpi_fortran_status_ignore_);
 #[unsafe(no_mangle)]
 static MPI_F_STATUSES_IGNORE: Sentinel = Sentinel(&raw const mpi_fortran_statuses_ignore_);
+#[unsafe(no_mangle)]
+static MPI_F08_STATUS_IGNORE: Sentinel = Sentinel(&raw const mpi_fortran_status_ignore_);
+#[unsafe(no_mangle)]
+static MPI_F08_STATUSES_IGNORE: Sentinel = Sentinel(&raw const mpi_fortran_statuses_ignore_);
 
 #[cfg(test)]
 mod tests {
