@@ -25,9 +25,11 @@ program facade
     use parts
     implicit none
     integer :: rank, ranks, next, before, ierror, op, most, length, i, at, part, vector, group
+    integer :: some(2), apart(4)
     integer :: status(MPI_STATUS_SIZE), statuses(MPI_STATUS_SIZE, 2), requests(2), got(4), sent(4)
     integer(kind=MPI_ADDRESS_KIND) :: bound, low, extent
     double precision :: values(3), begun
+    integer(kind=8) :: room(200)
     character(len=MPI_MAX_ERROR_STRING) :: text
     character(len=MPI_MAX_OBJECT_NAME) :: name
     logical :: flag
@@ -89,6 +91,24 @@ program facade
     call check(ierror == MPI_ERR_RANK, 'error')
     call MPI_Error_string(ierror, text, length, ierror)
     call check(length > 0 .and. text(length + 1:) == ' ', 'text')
+    ! Indices count from 1 also if a request has failed.
+    requests(1) = MPI_REQUEST_NULL
+    call MPI_Irecv(got, 1, MPI_INTEGER, before, 8, MPI_COMM_WORLD, requests(2), ierror)
+    call MPI_Send(sent, 4, MPI_INTEGER, next, 8, MPI_COMM_WORLD, ierror)
+    call MPI_Waitsome(2, requests, length, some, statuses, ierror)
+    call check(ierror == MPI_ERR_IN_STATUS .and. length == 1 .and. some(1) == 2, 'index of a failed request')
+    call check(statuses(MPI_ERROR, 1) == MPI_ERR_TRUNCATE, 'failed request')
+
+    ! Fortran ignores the address of the buffer.
+    apart = 7
+    call MPI_Buffer_attach(room, 1600, ierror)
+    call MPI_Buffer_detach(apart(2), length, ierror)
+    call check(ierror == MPI_SUCCESS .and. length == 1600 .and. all(apart == 7), 'buffer')
+    call MPI_Pcontrol(0)
+    call MPI_F_sync_reg(got)
+    bound = 1000
+    bound = MPI_Aint_add(bound, extent)
+    call check(bound == 1016 .and. MPI_Aint_diff(bound, extent) == 1000, 'addresses')
     call MPI_Initialized(flag, ierror)
     call check(flag .and. MPI_Wtime() >= begun, 'time')
     call MPI_Finalize(ierror)

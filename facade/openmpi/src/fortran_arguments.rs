@@ -9,7 +9,7 @@ use crate::program_types::{ProgramHandle, ProgramStatus};
 /// Before the library has written a handle.
 pub const NOTHING: ProgramHandle = ProgramHandle(0);
 /// `MPI_UNDEFINED` of both.
-const UNDEFINED: c_int = -32766;
+pub const UNDEFINED: c_int = -32766;
 /// `MPI_IN_PLACE`, `MPI_UNWEIGHTED` and `MPI_WEIGHTS_EMPTY` of Open MPI in C.
 const IN_PLACE: usize = 1;
 const UNWEIGHTED: usize = 2;
@@ -150,9 +150,9 @@ pub unsafe fn count_from_one(count: c_int, indices: *mut c_int) {
 ///
 /// # Safety
 /// The text has this length.
-pub unsafe fn in_text(text: *const c_char, length: usize) -> Vec<c_char> {
+pub unsafe fn in_text(text: *const c_char, length: u32) -> Vec<c_char> {
     // SAFETY: the caller's promise.
-    let text = unsafe { std::slice::from_raw_parts(text, length) };
+    let text = unsafe { std::slice::from_raw_parts(text, length as usize) };
     let end = text.iter().rposition(|c| *c != b' ' as c_char);
     let text = &text[..end.map_or(0, |last| last + 1)];
     text.iter().copied().chain([0]).collect()
@@ -176,9 +176,9 @@ impl OutText {
     ///
     /// # Safety
     /// The place has this length.
-    pub unsafe fn give(&self, place: *mut c_char, length: usize) {
+    pub unsafe fn give(&self, place: *mut c_char, length: u32) {
         // SAFETY: the caller's promise.
-        let place = unsafe { std::slice::from_raw_parts_mut(place, length) };
+        let place = unsafe { std::slice::from_raw_parts_mut(place, length as usize) };
         let text = self.0.iter().copied().take_while(|c| *c != 0);
         let padded = text.chain(std::iter::repeat(b' ' as c_char));
         for (to, from) in place.iter_mut().zip(padded) {
@@ -207,14 +207,14 @@ mod tests {
         let given = b" a b  ".map(|c| c as c_char);
         // SAFETY: the lengths are those of the arrays.
         unsafe {
-            let text = in_text(given.as_ptr(), given.len());
+            let text = in_text(given.as_ptr(), given.len() as u32);
             assert_eq!(text, b" a b\0".map(|c| c as c_char));
             assert_eq!(in_text(given.as_ptr().add(4), 2), [0]);
             let mut out = OutText::new();
             out.place()
                 .copy_from_nonoverlapping(text.as_ptr(), text.len());
             for (length, expected) in [(6, &b" a b  "[..]), (3, b" a "), (0, b"")] {
-                let mut place = vec![0; length];
+                let mut place = vec![0; length as usize];
                 out.give(place.as_mut_ptr(), length);
                 assert_eq!(
                     place,

@@ -4,8 +4,8 @@ use std::ffi::{c_int, c_void};
 
 use crate::bound_library::functions;
 use crate::callbacks::create_fortran_operation;
-use crate::export_macros::absent;
-use crate::fortran_arguments::{COMM, OP, give};
+use crate::export_macros::{absent, result_code};
+use crate::fortran_arguments::{COMM, INFO, OP, give};
 use crate::program_types::{AbiHandle, ProgramHandle};
 
 /// `MPI_COMM_WORLD` of the standard ABI.
@@ -13,21 +13,22 @@ const WORLD: AbiHandle = AbiHandle(0x101);
 
 /// Exports a function under the names that compilers give it, and that of Open MPI's own modules.
 macro_rules! fortran {
-    ($name:ident $profiling:ident $inner:ident ($($parameter:ident: $type:ty),*) $body:block) => {
+    ($name:ident $profiling:ident $inner:ident ($($parameter:ident: $type:ty),*)
+        $(-> $result:ty)? $body:block) => {
         #[allow(unused_unsafe, clippy::too_many_arguments)]
         const _: () = {
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name($($parameter: $type),*) {
+            unsafe extern "C" fn $name($($parameter: $type),*) $(-> $result)? {
                 // SAFETY: the program keeps MPI's rules for the arguments.
                 unsafe { $body }
             }
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $profiling($($parameter: $type),*) {
+            unsafe extern "C" fn $profiling($($parameter: $type),*) $(-> $result)? {
                 // SAFETY: as above.
                 unsafe { $body }
             }
             #[unsafe(no_mangle)]
-            unsafe extern "C" fn $inner($($parameter: $type),*) {
+            unsafe extern "C" fn $inner($($parameter: $type),*) $(-> $result)? {
                 // SAFETY: as above.
                 unsafe { $body }
             }
@@ -136,6 +137,77 @@ fortran! { mpi_attr_get_ pmpi_attr_get_ ompi_attr_get_f (
     give(ierror, code);
 } }
 
+// Fortran has no place for the address, so the argument is ignored.
+fortran! { mpi_buffer_detach_ pmpi_buffer_detach_ ompi_buffer_detach_f (
+    _buffer: *mut c_void, size: *mut c_int, ierror: *mut c_int
+) {
+    let mut buffer = std::ptr::null_mut::<c_void>();
+    let code = (functions().buffer_detach)((&raw mut buffer).cast(), size);
+    give(ierror, result_code(code));
+} }
+
+// `MPI_ALLOC_MEM` of the module `mpi`, with a C pointer.
+fortran! { mpi_alloc_mem_cptr_ pmpi_alloc_mem_cptr_ ompi_alloc_mem_cptr_f (
+    size: *const isize, info: *const c_int, baseptr: *mut c_void, ierror: *mut c_int
+) {
+    let code = (functions().alloc_mem)(*size, INFO.handle(*info).abi(), baseptr);
+    give(ierror, result_code(code));
+} }
+
+fortran! { mpi_aint_add_ pmpi_aint_add_ ompi_aint_add_f (base: *const isize, change: *const isize) -> isize {
+    (*base).wrapping_add(*change)
+} }
+
+fortran! { mpi_aint_diff_ pmpi_aint_diff_ ompi_aint_diff_f (to: *const isize, from: *const isize) -> isize {
+    (*to).wrapping_sub(*from)
+} }
+
+// The call itself keeps a compiler from moving accesses of the buffer.
+fortran! { mpi_f_sync_reg_ pmpi_f_sync_reg_ ompi_f_sync_reg_f () {} }
+
+// What follows the level is the tool's own.
+fortran! { mpi_pcontrol_ pmpi_pcontrol_ ompi_pcontrol_f () {} }
+
+/// The callbacks that programs name: copy nothing, copy the value, delete nothing.
+macro_rules! named_callbacks {
+    ($($value:ident $null_copy:ident $dup:ident $null_delete:ident;)*) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $null_copy(
+            _: *const c_int, _: *const c_int, _: *const $value, _: *const $value, _: *mut $value,
+            flag: *mut c_int, ierror: *mut c_int,
+        ) {
+            // SAFETY: whoever calls gives places for the answers.
+            unsafe { (*flag, *ierror) = (0, 0) };
+        }
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $dup(
+            _: *const c_int, _: *const c_int, _: *const $value, value: *const $value,
+            copied: *mut $value, flag: *mut c_int, ierror: *mut c_int,
+        ) {
+            // SAFETY: as above.
+            unsafe { (*copied, *flag, *ierror) = (*value, 1, 0) };
+        }
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $null_delete(
+            _: *const c_int, _: *const c_int, _: *const $value, _: *const $value, ierror: *mut c_int,
+        ) {
+            // SAFETY: as above.
+            unsafe { *ierror = 0 };
+        }
+    )*};
+}
+
+named_callbacks! {
+    c_int mpi_null_copy_fn_ mpi_dup_fn_ mpi_null_delete_fn_;
+    isize mpi_comm_null_copy_fn_ mpi_comm_dup_fn_ mpi_comm_null_delete_fn_;
+    isize mpi_type_null_copy_fn_ mpi_type_dup_fn_ mpi_type_null_delete_fn_;
+    isize mpi_win_null_copy_fn_ mpi_win_dup_fn_ mpi_win_null_delete_fn_;
+}
+
+/// Its address alone counts.
+#[unsafe(no_mangle)]
+extern "C" fn mpi_conversion_fn_null_() {}
+
 /// Functions of Fortran that give a number.
 macro_rules! numbers_of_time {
     ($($name:ident $profiling:ident $function:ident;)*) => {$(
@@ -155,4 +227,42 @@ macro_rules! numbers_of_time {
 numbers_of_time! {
     mpi_wtime_ pmpi_wtime_ wtime;
     mpi_wtick_ pmpi_wtick_ wtick;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn named_callbacks_copy_the_value_or_nothing() {
+        let none = std::ptr::null();
+        let extra = std::ptr::null();
+        let (value, mut copied, mut flag, mut error) = (-5, 0, 9, 9);
+        // SAFETY: there are places for the answers; the handles are not looked at.
+        unsafe {
+            mpi_comm_null_copy_fn_(
+                none,
+                none,
+                extra,
+                &value,
+                &mut copied,
+                &mut flag,
+                &mut error,
+            );
+            assert_eq!((copied, flag, error), (0, 0, 0));
+            mpi_comm_dup_fn_(
+                none,
+                none,
+                extra,
+                &value,
+                &mut copied,
+                &mut flag,
+                &mut error,
+            );
+            assert_eq!((copied, flag, error), (-5, 1, 0));
+            error = 9;
+            mpi_comm_null_delete_fn_(none, none, &value, extra, &mut error);
+            assert_eq!(error, 0);
+        }
+    }
 }

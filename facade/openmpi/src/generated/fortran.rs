@@ -8,6 +8,210 @@ use crate::fortran_arguments::*;
 use crate::fortran_entries::{fortran, lacking};
 use crate::program_types::*;
 
+fortran! { mpix_allgather_init_ pmpix_allgather_init_ ompix_allgather_init_f (sendbuf: *mut c_void, sendcount: *const c_int, sendtype: *const c_int, recvbuf: *mut c_void, recvcount: *const c_int, recvtype: *const c_int, comm: *const c_int, info: *const c_int, request: *mut c_int, ierror: *mut c_int)
+{
+    let mut c_request = NOTHING;
+    let code = PMPI_Allgather_init(buffer_at(sendbuf), *sendcount, TYPE.handle(*sendtype), buffer_at(recvbuf), *recvcount, TYPE.handle(*recvtype), COMM.handle(*comm), INFO.handle(*info), &mut c_request);
+    if code == 0 {
+        REQUEST.give(c_request, request);
+    }
+    give(ierror, code);
+} }
+
+fortran! { mpix_allgatherv_init_ pmpix_allgatherv_init_ ompix_allgatherv_init_f (sendbuf: *mut c_void, sendcount: *const c_int, sendtype: *const c_int, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: *const c_int, comm: *const c_int, info: *const c_int, request: *mut c_int, ierror: *mut c_int)
+{
+    let mut c_request = NOTHING;
+    let code = PMPI_Allgatherv_init(buffer_at(sendbuf), *sendcount, TYPE.handle(*sendtype), buffer_at(recvbuf), recvcounts, displs, TYPE.handle(*recvtype), COMM.handle(*comm), INFO.handle(*info), &mut c_request);
+    if code == 0 {
+        REQUEST.give(c_request, request);
+    }
+    give(ierror, code);
+} }
+
+fortran! { mpix_allreduce_init_ pmpix_allreduce_init_ ompix_allreduce_init_f (sendbuf: *mut c_void, recvbuf: *mut c_void, count: *const c_int, datatype: *const c_int, op: *const c_int, comm: *const c_int, info: *const c_int, request: *mut c_int, ierror: *mut c_int)
+{
+    let mut c_request = NOTHING;
+    let code = PMPI_Allreduce_init(buffer_at(sendbuf), buffer_at(recvbuf), *count, TYPE.handle(*datatype), OP.handle(*op), COMM.handle(*comm), INFO.handle(*info), &mut c_request);
+    if code == 0 {
+        REQUEST.give(c_request, request);
+    }
+    give(ierror, code);
+} }
+
+fortran! { mpix_alltoall_init_ pmpix_alltoall_init_ ompix_alltoall_init_f (sendbuf: *mut c_void, sendcount: *const c_int, sendtype: *const c_int, recvbuf: *mut c_void, recvcount: *const c_int, recvtype: *const c_int, comm: *const c_int, info: *const c_int, request: *mut c_int, ierror: *mut c_int)
+{
+    let mut c_request = NOTHING;
+    let code = PMPI_Alltoall_init(buffer_at(sendbuf), *sendcount, TYPE.handle(*sendtype), buffer_at(recvbuf), *recvcount, TYPE.handle(*recvtype), COMM.handle(*comm), INFO.handle(*info), &mut c_request);
+    if code == 0 {
+        REQUEST.give(c_request, request);
+    }
+    give(ierror, code);
+} }
+
+fortran! { mpix_alltoallv_init_ pmpix_alltoallv_init_ ompix_alltoallv_init_f (sendbuf: *mut c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtype: *const c_int, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: *const c_int, comm: *const c_int, info: *const c_int, request: *mut c_int, ierror: *mut c_int)
+{
+    let mut c_request = NOTHING;
+    let code = PMPI_Alltoallv_init(buffer_at(sendbuf), sendcounts, sdispls, TYPE.handle(*sendtype), buffer_at(recvbuf), recvcounts, rdispls, TYPE.handle(*recvtype), COMM.handle(*comm), INFO.handle(*info), &mut c_request);
+    if code == 0 {
+        REQUEST.give(c_request, request);
+    }
+    give(ierror, code);
+} }
+
+lacking! { mpix_alltoallw_init_ pmpix_alltoallw_init_ ompix_alltoallw_init_f MPIX_Alltoallw_init }
+
+fortran! { mpix_barrier_init_ pmpix_barrier_init_ ompix_barrier_init_f (comm: *const c_int, info: *const c_int, request: *mut c_int, ierror: *mut c_int)
+{
+    let mut c_request = NOTHING;
+    let code = PMPI_Barrier_init(COMM.handle(*comm), INFO.handle(*info), &mut c_request);
+    if code == 0 {
+        REQUEST.give(c_request, request);
+    }
+    give(ierror, code);
+} }
+
+fortran! { mpix_bcast_init_ pmpix_bcast_init_ ompix_bcast_init_f (buffer: *mut c_void, count: *const c_int, datatype: *const c_int, root: *const c_int, comm: *const c_int, info: *const c_int, request: *mut c_int, ierror: *mut c_int)
+{
+    let mut c_request = NOTHING;
+    let code = PMPI_Bcast_init(buffer_at(buffer), *count, TYPE.handle(*datatype), *root, COMM.handle(*comm), INFO.handle(*info), &mut c_request);
+    if code == 0 {
+        REQUEST.give(c_request, request);
+    }
+    give(ierror, code);
+} }
+
+fortran! { mpix_exscan_init_ pmpix_exscan_init_ ompix_exscan_init_f (sendbuf: *mut c_void, recvbuf: *mut c_void, count: *const c_int, datatype: *const c_int, op: *const c_int, comm: *const c_int, info: *const c_int, request: *mut c_int, ierror: *mut c_int)
+{
+    let mut c_request = NOTHING;
+    let code = PMPI_Exscan_init(buffer_at(sendbuf), buffer_at(recvbuf), *count, TYPE.handle(*datatype), OP.handle(*op), COMM.handle(*comm), INFO.handle(*info), &mut c_request);
+    if code == 0 {
+        REQUEST.give(c_request, request);
+    }
+    give(ierror, code);
+} }
+
+fortran! { mpix_gather_init_ pmpix_gather_init_ ompix_gather_init_f (sendbuf: *mut c_void, sendcount: *const c_int, sendtype: *const c_int, recvbuf: *mut c_void, recvcount: *const c_int, recvtype: *const c_int, root: *const c_int, comm: *const c_int, info: *const c_int, request: *mut c_int, ierror: *mut c_int)
+{
+    let mut c_request = NOTHING;
+    let code = PMPI_Gather_init(buffer_at(sendbuf), *sendcount, TYPE.handle(*sendtype), buffer_at(recvbuf), *recvcount, TYPE.handle(*recvtype), *root, COMM.handle(*comm), INFO.handle(*info), &mut c_request);
+    if code == 0 {
+        REQUEST.give(c_request, request);
+    }
+    give(ierror, code);
+} }
+
+fortran! { mpix_gatherv_init_ pmpix_gatherv_init_ ompix_gatherv_init_f (sendbuf: *mut c_void, sendcount: *const c_int, sendtype: *const c_int, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: *const c_int, root: *const c_int, comm: *const c_int, info: *const c_int, request: *mut c_int, ierror: *mut c_int)
+{
+    let mut c_request = NOTHING;
+    let code = PMPI_Gatherv_init(buffer_at(sendbuf), *sendcount, TYPE.handle(*sendtype), buffer_at(recvbuf), recvcounts, displs, TYPE.handle(*recvtype), *root, COMM.handle(*comm), INFO.handle(*info), &mut c_request);
+    if code == 0 {
+        REQUEST.give(c_request, request);
+    }
+    give(ierror, code);
+} }
+
+fortran! { mpix_neighbor_allgather_init_ pmpix_neighbor_allgather_init_ ompix_neighbor_allgather_init_f (sendbuf: *mut c_void, sendcount: *const c_int, sendtype: *const c_int, recvbuf: *mut c_void, recvcount: *const c_int, recvtype: *const c_int, comm: *const c_int, info: *const c_int, request: *mut c_int, ierror: *mut c_int)
+{
+    let mut c_request = NOTHING;
+    let code = PMPI_Neighbor_allgather_init(buffer_at(sendbuf), *sendcount, TYPE.handle(*sendtype), buffer_at(recvbuf), *recvcount, TYPE.handle(*recvtype), COMM.handle(*comm), INFO.handle(*info), &mut c_request);
+    if code == 0 {
+        REQUEST.give(c_request, request);
+    }
+    give(ierror, code);
+} }
+
+fortran! { mpix_neighbor_allgatherv_init_ pmpix_neighbor_allgatherv_init_ ompix_neighbor_allgatherv_init_f (sendbuf: *mut c_void, sendcount: *const c_int, sendtype: *const c_int, recvbuf: *mut c_void, recvcounts: *const c_int, displs: *const c_int, recvtype: *const c_int, comm: *const c_int, info: *const c_int, request: *mut c_int, ierror: *mut c_int)
+{
+    let mut c_request = NOTHING;
+    let code = PMPI_Neighbor_allgatherv_init(buffer_at(sendbuf), *sendcount, TYPE.handle(*sendtype), buffer_at(recvbuf), recvcounts, displs, TYPE.handle(*recvtype), COMM.handle(*comm), INFO.handle(*info), &mut c_request);
+    if code == 0 {
+        REQUEST.give(c_request, request);
+    }
+    give(ierror, code);
+} }
+
+fortran! { mpix_neighbor_alltoall_init_ pmpix_neighbor_alltoall_init_ ompix_neighbor_alltoall_init_f (sendbuf: *mut c_void, sendcount: *const c_int, sendtype: *const c_int, recvbuf: *mut c_void, recvcount: *const c_int, recvtype: *const c_int, comm: *const c_int, info: *const c_int, request: *mut c_int, ierror: *mut c_int)
+{
+    let mut c_request = NOTHING;
+    let code = PMPI_Neighbor_alltoall_init(buffer_at(sendbuf), *sendcount, TYPE.handle(*sendtype), buffer_at(recvbuf), *recvcount, TYPE.handle(*recvtype), COMM.handle(*comm), INFO.handle(*info), &mut c_request);
+    if code == 0 {
+        REQUEST.give(c_request, request);
+    }
+    give(ierror, code);
+} }
+
+fortran! { mpix_neighbor_alltoallv_init_ pmpix_neighbor_alltoallv_init_ ompix_neighbor_alltoallv_init_f (sendbuf: *mut c_void, sendcounts: *const c_int, sdispls: *const c_int, sendtype: *const c_int, recvbuf: *mut c_void, recvcounts: *const c_int, rdispls: *const c_int, recvtype: *const c_int, comm: *const c_int, info: *const c_int, request: *mut c_int, ierror: *mut c_int)
+{
+    let mut c_request = NOTHING;
+    let code = PMPI_Neighbor_alltoallv_init(buffer_at(sendbuf), sendcounts, sdispls, TYPE.handle(*sendtype), buffer_at(recvbuf), recvcounts, rdispls, TYPE.handle(*recvtype), COMM.handle(*comm), INFO.handle(*info), &mut c_request);
+    if code == 0 {
+        REQUEST.give(c_request, request);
+    }
+    give(ierror, code);
+} }
+
+lacking! { mpix_neighbor_alltoallw_init_ pmpix_neighbor_alltoallw_init_ ompix_neighbor_alltoallw_init_f MPIX_Neighbor_alltoallw_init }
+
+fortran! { mpix_reduce_init_ pmpix_reduce_init_ ompix_reduce_init_f (sendbuf: *mut c_void, recvbuf: *mut c_void, count: *const c_int, datatype: *const c_int, op: *const c_int, root: *const c_int, comm: *const c_int, info: *const c_int, request: *mut c_int, ierror: *mut c_int)
+{
+    let mut c_request = NOTHING;
+    let code = PMPI_Reduce_init(buffer_at(sendbuf), buffer_at(recvbuf), *count, TYPE.handle(*datatype), OP.handle(*op), *root, COMM.handle(*comm), INFO.handle(*info), &mut c_request);
+    if code == 0 {
+        REQUEST.give(c_request, request);
+    }
+    give(ierror, code);
+} }
+
+fortran! { mpix_reduce_scatter_block_init_ pmpix_reduce_scatter_block_init_ ompix_reduce_scatter_block_init_f (sendbuf: *mut c_void, recvbuf: *mut c_void, recvcount: *const c_int, datatype: *const c_int, op: *const c_int, comm: *const c_int, info: *const c_int, request: *mut c_int, ierror: *mut c_int)
+{
+    let mut c_request = NOTHING;
+    let code = PMPI_Reduce_scatter_block_init(buffer_at(sendbuf), buffer_at(recvbuf), *recvcount, TYPE.handle(*datatype), OP.handle(*op), COMM.handle(*comm), INFO.handle(*info), &mut c_request);
+    if code == 0 {
+        REQUEST.give(c_request, request);
+    }
+    give(ierror, code);
+} }
+
+fortran! { mpix_reduce_scatter_init_ pmpix_reduce_scatter_init_ ompix_reduce_scatter_init_f (sendbuf: *mut c_void, recvbuf: *mut c_void, recvcounts: *const c_int, datatype: *const c_int, op: *const c_int, comm: *const c_int, info: *const c_int, request: *mut c_int, ierror: *mut c_int)
+{
+    let mut c_request = NOTHING;
+    let code = PMPI_Reduce_scatter_init(buffer_at(sendbuf), buffer_at(recvbuf), recvcounts, TYPE.handle(*datatype), OP.handle(*op), COMM.handle(*comm), INFO.handle(*info), &mut c_request);
+    if code == 0 {
+        REQUEST.give(c_request, request);
+    }
+    give(ierror, code);
+} }
+
+fortran! { mpix_scan_init_ pmpix_scan_init_ ompix_scan_init_f (sendbuf: *mut c_void, recvbuf: *mut c_void, count: *const c_int, datatype: *const c_int, op: *const c_int, comm: *const c_int, info: *const c_int, request: *mut c_int, ierror: *mut c_int)
+{
+    let mut c_request = NOTHING;
+    let code = PMPI_Scan_init(buffer_at(sendbuf), buffer_at(recvbuf), *count, TYPE.handle(*datatype), OP.handle(*op), COMM.handle(*comm), INFO.handle(*info), &mut c_request);
+    if code == 0 {
+        REQUEST.give(c_request, request);
+    }
+    give(ierror, code);
+} }
+
+fortran! { mpix_scatter_init_ pmpix_scatter_init_ ompix_scatter_init_f (sendbuf: *mut c_void, sendcount: *const c_int, sendtype: *const c_int, recvbuf: *mut c_void, recvcount: *const c_int, recvtype: *const c_int, root: *const c_int, comm: *const c_int, info: *const c_int, request: *mut c_int, ierror: *mut c_int)
+{
+    let mut c_request = NOTHING;
+    let code = PMPI_Scatter_init(buffer_at(sendbuf), *sendcount, TYPE.handle(*sendtype), buffer_at(recvbuf), *recvcount, TYPE.handle(*recvtype), *root, COMM.handle(*comm), INFO.handle(*info), &mut c_request);
+    if code == 0 {
+        REQUEST.give(c_request, request);
+    }
+    give(ierror, code);
+} }
+
+fortran! { mpix_scatterv_init_ pmpix_scatterv_init_ ompix_scatterv_init_f (sendbuf: *mut c_void, sendcounts: *const c_int, displs: *const c_int, sendtype: *const c_int, recvbuf: *mut c_void, recvcount: *const c_int, recvtype: *const c_int, root: *const c_int, comm: *const c_int, info: *const c_int, request: *mut c_int, ierror: *mut c_int)
+{
+    let mut c_request = NOTHING;
+    let code = PMPI_Scatterv_init(buffer_at(sendbuf), sendcounts, displs, TYPE.handle(*sendtype), buffer_at(recvbuf), *recvcount, TYPE.handle(*recvtype), *root, COMM.handle(*comm), INFO.handle(*info), &mut c_request);
+    if code == 0 {
+        REQUEST.give(c_request, request);
+    }
+    give(ierror, code);
+} }
+
 fortran! { mpi_abort_ pmpi_abort_ ompi_abort_f (comm: *const c_int, errorcode: *const c_int, ierror: *mut c_int)
 {
     let code = PMPI_Abort(COMM.handle(*comm), *errorcode);
@@ -32,7 +236,7 @@ fortran! { mpi_add_error_code_ pmpi_add_error_code_ ompi_add_error_code_f (error
     give(ierror, code);
 } }
 
-fortran! { mpi_add_error_string_ pmpi_add_error_string_ ompi_add_error_string_f (errorcode: *const c_int, string: *mut c_char, ierror: *mut c_int, string_length: usize)
+fortran! { mpi_add_error_string_ pmpi_add_error_string_ ompi_add_error_string_f (errorcode: *const c_int, string: *mut c_char, ierror: *mut c_int, string_length: u32)
 {
     let text_string = in_text(string, string_length);
     let code = PMPI_Add_error_string(*errorcode, text_string.as_ptr());
@@ -191,12 +395,6 @@ fortran! { mpi_buffer_attach_ pmpi_buffer_attach_ ompi_buffer_attach_f (buffer: 
     give(ierror, code);
 } }
 
-fortran! { mpi_buffer_detach_ pmpi_buffer_detach_ ompi_buffer_detach_f (buffer_addr: *mut c_void, size: *mut c_int, ierror: *mut c_int)
-{
-    let code = PMPI_Buffer_detach(buffer_at(buffer_addr), size);
-    give(ierror, code);
-} }
-
 fortran! { mpi_cancel_ pmpi_cancel_ ompi_cancel_f (request: *mut c_int, ierror: *mut c_int)
 {
     let mut c_request = REQUEST.handle(*request);
@@ -261,14 +459,14 @@ fortran! { mpi_cartdim_get_ pmpi_cartdim_get_ ompi_cartdim_get_f (comm: *const c
     give(ierror, code);
 } }
 
-fortran! { mpi_close_port_ pmpi_close_port_ ompi_close_port_f (port_name: *mut c_char, ierror: *mut c_int, port_name_length: usize)
+fortran! { mpi_close_port_ pmpi_close_port_ ompi_close_port_f (port_name: *mut c_char, ierror: *mut c_int, port_name_length: u32)
 {
     let text_port_name = in_text(port_name, port_name_length);
     let code = PMPI_Close_port(text_port_name.as_ptr());
     give(ierror, code);
 } }
 
-fortran! { mpi_comm_accept_ pmpi_comm_accept_ ompi_comm_accept_f (port_name: *mut c_char, info: *const c_int, root: *const c_int, comm: *const c_int, newcomm: *mut c_int, ierror: *mut c_int, port_name_length: usize)
+fortran! { mpi_comm_accept_ pmpi_comm_accept_ ompi_comm_accept_f (port_name: *mut c_char, info: *const c_int, root: *const c_int, comm: *const c_int, newcomm: *mut c_int, ierror: *mut c_int, port_name_length: u32)
 {
     let text_port_name = in_text(port_name, port_name_length);
     let mut c_newcomm = NOTHING;
@@ -291,7 +489,7 @@ fortran! { mpi_comm_compare_ pmpi_comm_compare_ ompi_comm_compare_f (comm1: *con
     give(ierror, code);
 } }
 
-fortran! { mpi_comm_connect_ pmpi_comm_connect_ ompi_comm_connect_f (port_name: *mut c_char, info: *const c_int, root: *const c_int, comm: *const c_int, newcomm: *mut c_int, ierror: *mut c_int, port_name_length: usize)
+fortran! { mpi_comm_connect_ pmpi_comm_connect_ ompi_comm_connect_f (port_name: *mut c_char, info: *const c_int, root: *const c_int, comm: *const c_int, newcomm: *mut c_int, ierror: *mut c_int, port_name_length: u32)
 {
     let text_port_name = in_text(port_name, port_name_length);
     let mut c_newcomm = NOTHING;
@@ -314,7 +512,7 @@ fortran! { mpi_comm_create_ pmpi_comm_create_ ompi_comm_create_f (comm: *const c
 
 lacking! { mpi_comm_create_errhandler_ pmpi_comm_create_errhandler_ ompi_comm_create_errhandler_f MPI_Comm_create_errhandler }
 
-fortran! { mpi_comm_create_from_group_ pmpi_comm_create_from_group_ ompi_comm_create_from_group_f (group: *const c_int, stringtag: *mut c_char, info: *const c_int, errhandler: *const c_int, newcomm: *mut c_int, ierror: *mut c_int, stringtag_length: usize)
+fortran! { mpi_comm_create_from_group_ pmpi_comm_create_from_group_ ompi_comm_create_from_group_f (group: *const c_int, stringtag: *mut c_char, info: *const c_int, errhandler: *const c_int, newcomm: *mut c_int, ierror: *mut c_int, stringtag_length: u32)
 {
     let text_stringtag = in_text(stringtag, stringtag_length);
     let mut c_newcomm = NOTHING;
@@ -405,7 +603,7 @@ fortran! { mpi_comm_get_info_ pmpi_comm_get_info_ ompi_comm_get_info_f (comm: *c
     give(ierror, code);
 } }
 
-fortran! { mpi_comm_get_name_ pmpi_comm_get_name_ ompi_comm_get_name_f (comm: *const c_int, comm_name: *mut c_char, resultlen: *mut c_int, ierror: *mut c_int, comm_name_length: usize)
+fortran! { mpi_comm_get_name_ pmpi_comm_get_name_ ompi_comm_get_name_f (comm: *const c_int, comm_name: *mut c_char, resultlen: *mut c_int, ierror: *mut c_int, comm_name_length: u32)
 {
     let mut text_comm_name = OutText::new();
     let code = PMPI_Comm_get_name(COMM.handle(*comm), text_comm_name.place(), resultlen);
@@ -485,7 +683,7 @@ fortran! { mpi_comm_set_info_ pmpi_comm_set_info_ ompi_comm_set_info_f (comm: *c
     give(ierror, code);
 } }
 
-fortran! { mpi_comm_set_name_ pmpi_comm_set_name_ ompi_comm_set_name_f (comm: *const c_int, comm_name: *mut c_char, ierror: *mut c_int, comm_name_length: usize)
+fortran! { mpi_comm_set_name_ pmpi_comm_set_name_ ompi_comm_set_name_f (comm: *const c_int, comm_name: *mut c_char, ierror: *mut c_int, comm_name_length: u32)
 {
     let text_comm_name = in_text(comm_name, comm_name_length);
     let code = PMPI_Comm_set_name(COMM.handle(*comm), text_comm_name.as_ptr());
@@ -586,7 +784,7 @@ fortran! { mpi_error_class_ pmpi_error_class_ ompi_error_class_f (errorcode: *co
     give(ierror, code);
 } }
 
-fortran! { mpi_error_string_ pmpi_error_string_ ompi_error_string_f (errorcode: *const c_int, string: *mut c_char, resultlen: *mut c_int, ierror: *mut c_int, string_length: usize)
+fortran! { mpi_error_string_ pmpi_error_string_ ompi_error_string_f (errorcode: *const c_int, string: *mut c_char, resultlen: *mut c_int, ierror: *mut c_int, string_length: u32)
 {
     let mut text_string = OutText::new();
     let code = PMPI_Error_string(*errorcode, text_string.place(), resultlen);
@@ -634,7 +832,7 @@ fortran! { mpi_file_close_ pmpi_file_close_ ompi_file_close_f (fh: *mut c_int, i
 
 lacking! { mpi_file_create_errhandler_ pmpi_file_create_errhandler_ ompi_file_create_errhandler_f MPI_File_create_errhandler }
 
-fortran! { mpi_file_delete_ pmpi_file_delete_ ompi_file_delete_f (filename: *mut c_char, info: *const c_int, ierror: *mut c_int, filename_length: usize)
+fortran! { mpi_file_delete_ pmpi_file_delete_ ompi_file_delete_f (filename: *mut c_char, info: *const c_int, ierror: *mut c_int, filename_length: u32)
 {
     let text_filename = in_text(filename, filename_length);
     let code = PMPI_File_delete(text_filename.as_ptr(), INFO.handle(*info));
@@ -713,7 +911,7 @@ fortran! { mpi_file_get_type_extent_ pmpi_file_get_type_extent_ ompi_file_get_ty
     give(ierror, code);
 } }
 
-fortran! { mpi_file_get_view_ pmpi_file_get_view_ ompi_file_get_view_f (fh: *const c_int, disp: *mut i64, etype: *mut c_int, filetype: *mut c_int, datarep: *mut c_char, ierror: *mut c_int, datarep_length: usize)
+fortran! { mpi_file_get_view_ pmpi_file_get_view_ ompi_file_get_view_f (fh: *const c_int, disp: *mut i64, etype: *mut c_int, filetype: *mut c_int, datarep: *mut c_char, ierror: *mut c_int, datarep_length: u32)
 {
     let mut c_etype = NOTHING;
     let mut c_filetype = NOTHING;
@@ -827,7 +1025,7 @@ fortran! { mpi_file_iwrite_shared_ pmpi_file_iwrite_shared_ ompi_file_iwrite_sha
     give(ierror, code);
 } }
 
-fortran! { mpi_file_open_ pmpi_file_open_ ompi_file_open_f (comm: *const c_int, filename: *mut c_char, amode: *const c_int, info: *const c_int, fh: *mut c_int, ierror: *mut c_int, filename_length: usize)
+fortran! { mpi_file_open_ pmpi_file_open_ ompi_file_open_f (comm: *const c_int, filename: *mut c_char, amode: *const c_int, info: *const c_int, fh: *mut c_int, ierror: *mut c_int, filename_length: u32)
 {
     let text_filename = in_text(filename, filename_length);
     let mut c_fh = NOTHING;
@@ -952,7 +1150,7 @@ fortran! { mpi_file_set_size_ pmpi_file_set_size_ ompi_file_set_size_f (fh: *con
     give(ierror, code);
 } }
 
-fortran! { mpi_file_set_view_ pmpi_file_set_view_ ompi_file_set_view_f (fh: *const c_int, disp: *const i64, etype: *const c_int, filetype: *const c_int, datarep: *mut c_char, info: *const c_int, ierror: *mut c_int, datarep_length: usize)
+fortran! { mpi_file_set_view_ pmpi_file_set_view_ ompi_file_set_view_f (fh: *const c_int, disp: *const i64, etype: *const c_int, filetype: *const c_int, datarep: *mut c_char, info: *const c_int, ierror: *mut c_int, datarep_length: u32)
 {
     let text_datarep = in_text(datarep, datarep_length);
     let code = PMPI_File_set_view(FILE.handle(*fh), *disp, TYPE.handle(*etype), TYPE.handle(*filetype), text_datarep.as_ptr(), INFO.handle(*info));
@@ -1123,7 +1321,7 @@ fortran! { mpi_get_elements_x_ pmpi_get_elements_x_ ompi_get_elements_x_f (statu
     give(ierror, code);
 } }
 
-fortran! { mpi_get_library_version_ pmpi_get_library_version_ ompi_get_library_version_f (version: *mut c_char, resultlen: *mut c_int, ierror: *mut c_int, version_length: usize)
+fortran! { mpi_get_library_version_ pmpi_get_library_version_ ompi_get_library_version_f (version: *mut c_char, resultlen: *mut c_int, ierror: *mut c_int, version_length: u32)
 {
     let mut text_version = OutText::new();
     let code = PMPI_Get_library_version(text_version.place(), resultlen);
@@ -1133,7 +1331,7 @@ fortran! { mpi_get_library_version_ pmpi_get_library_version_ ompi_get_library_v
     give(ierror, code);
 } }
 
-fortran! { mpi_get_processor_name_ pmpi_get_processor_name_ ompi_get_processor_name_f (name: *mut c_char, resultlen: *mut c_int, ierror: *mut c_int, name_length: usize)
+fortran! { mpi_get_processor_name_ pmpi_get_processor_name_ ompi_get_processor_name_f (name: *mut c_char, resultlen: *mut c_int, ierror: *mut c_int, name_length: u32)
 {
     let mut text_name = OutText::new();
     let code = PMPI_Get_processor_name(text_name.place(), resultlen);
@@ -1231,7 +1429,7 @@ fortran! { mpi_group_free_ pmpi_group_free_ ompi_group_free_f (group: *mut c_int
     give(ierror, code);
 } }
 
-fortran! { mpi_group_from_session_pset_ pmpi_group_from_session_pset_ ompi_group_from_session_pset_f (session: *const c_int, pset_name: *mut c_char, newgroup: *mut c_int, ierror: *mut c_int, pset_name_length: usize)
+fortran! { mpi_group_from_session_pset_ pmpi_group_from_session_pset_ ompi_group_from_session_pset_f (session: *const c_int, pset_name: *mut c_char, newgroup: *mut c_int, ierror: *mut c_int, pset_name_length: u32)
 {
     let text_pset_name = in_text(pset_name, pset_name_length);
     let mut c_newgroup = NOTHING;
@@ -1498,7 +1696,7 @@ fortran! { mpi_info_create_ pmpi_info_create_ ompi_info_create_f (info: *mut c_i
 
 lacking! { mpi_info_create_env_ pmpi_info_create_env_ ompi_info_create_env_f MPI_Info_create_env }
 
-fortran! { mpi_info_delete_ pmpi_info_delete_ ompi_info_delete_f (info: *const c_int, key: *mut c_char, ierror: *mut c_int, key_length: usize)
+fortran! { mpi_info_delete_ pmpi_info_delete_ ompi_info_delete_f (info: *const c_int, key: *mut c_char, ierror: *mut c_int, key_length: u32)
 {
     let text_key = in_text(key, key_length);
     let code = PMPI_Info_delete(INFO.handle(*info), text_key.as_ptr());
@@ -1523,7 +1721,7 @@ fortran! { mpi_info_free_ pmpi_info_free_ ompi_info_free_f (info: *mut c_int, ie
     give(ierror, code);
 } }
 
-fortran! { mpi_info_get_ pmpi_info_get_ ompi_info_get_f (info: *const c_int, key: *mut c_char, valuelen: *const c_int, value: *mut c_char, flag: *mut c_int, ierror: *mut c_int, key_length: usize, value_length: usize)
+fortran! { mpi_info_get_ pmpi_info_get_ ompi_info_get_f (info: *const c_int, key: *mut c_char, valuelen: *const c_int, value: *mut c_char, flag: *mut c_int, ierror: *mut c_int, key_length: u32, value_length: u32)
 {
     let text_key = in_text(key, key_length);
     let mut text_value = OutText::new();
@@ -1540,7 +1738,7 @@ fortran! { mpi_info_get_nkeys_ pmpi_info_get_nkeys_ ompi_info_get_nkeys_f (info:
     give(ierror, code);
 } }
 
-fortran! { mpi_info_get_nthkey_ pmpi_info_get_nthkey_ ompi_info_get_nthkey_f (info: *const c_int, n: *const c_int, key: *mut c_char, ierror: *mut c_int, key_length: usize)
+fortran! { mpi_info_get_nthkey_ pmpi_info_get_nthkey_ ompi_info_get_nthkey_f (info: *const c_int, n: *const c_int, key: *mut c_char, ierror: *mut c_int, key_length: u32)
 {
     let mut text_key = OutText::new();
     let code = PMPI_Info_get_nthkey(INFO.handle(*info), *n, text_key.place());
@@ -1550,7 +1748,7 @@ fortran! { mpi_info_get_nthkey_ pmpi_info_get_nthkey_ ompi_info_get_nthkey_f (in
     give(ierror, code);
 } }
 
-fortran! { mpi_info_get_string_ pmpi_info_get_string_ ompi_info_get_string_f (info: *const c_int, key: *mut c_char, buflen: *mut c_int, value: *mut c_char, flag: *mut c_int, ierror: *mut c_int, key_length: usize, value_length: usize)
+fortran! { mpi_info_get_string_ pmpi_info_get_string_ ompi_info_get_string_f (info: *const c_int, key: *mut c_char, buflen: *mut c_int, value: *mut c_char, flag: *mut c_int, ierror: *mut c_int, key_length: u32, value_length: u32)
 {
     let text_key = in_text(key, key_length);
     let mut text_value = OutText::new();
@@ -1561,14 +1759,14 @@ fortran! { mpi_info_get_string_ pmpi_info_get_string_ ompi_info_get_string_f (in
     give(ierror, code);
 } }
 
-fortran! { mpi_info_get_valuelen_ pmpi_info_get_valuelen_ ompi_info_get_valuelen_f (info: *const c_int, key: *mut c_char, valuelen: *mut c_int, flag: *mut c_int, ierror: *mut c_int, key_length: usize)
+fortran! { mpi_info_get_valuelen_ pmpi_info_get_valuelen_ ompi_info_get_valuelen_f (info: *const c_int, key: *mut c_char, valuelen: *mut c_int, flag: *mut c_int, ierror: *mut c_int, key_length: u32)
 {
     let text_key = in_text(key, key_length);
     let code = PMPI_Info_get_valuelen(INFO.handle(*info), text_key.as_ptr(), valuelen, flag);
     give(ierror, code);
 } }
 
-fortran! { mpi_info_set_ pmpi_info_set_ ompi_info_set_f (info: *const c_int, key: *mut c_char, value: *mut c_char, ierror: *mut c_int, key_length: usize, value_length: usize)
+fortran! { mpi_info_set_ pmpi_info_set_ ompi_info_set_f (info: *const c_int, key: *mut c_char, value: *mut c_char, ierror: *mut c_int, key_length: u32, value_length: u32)
 {
     let text_key = in_text(key, key_length);
     let text_value = in_text(value, value_length);
@@ -1592,7 +1790,7 @@ fortran! { mpi_intercomm_create_ pmpi_intercomm_create_ ompi_intercomm_create_f 
     give(ierror, code);
 } }
 
-fortran! { mpi_intercomm_create_from_groups_ pmpi_intercomm_create_from_groups_ ompi_intercomm_create_from_groups_f (local_group: *const c_int, local_leader: *const c_int, remote_group: *const c_int, remote_leader: *const c_int, stringtag: *mut c_char, info: *const c_int, errhandler: *const c_int, newintercomm: *mut c_int, ierror: *mut c_int, stringtag_length: usize)
+fortran! { mpi_intercomm_create_from_groups_ pmpi_intercomm_create_from_groups_ ompi_intercomm_create_from_groups_f (local_group: *const c_int, local_leader: *const c_int, remote_group: *const c_int, remote_leader: *const c_int, stringtag: *mut c_char, info: *const c_int, errhandler: *const c_int, newintercomm: *mut c_int, ierror: *mut c_int, stringtag_length: u32)
 {
     let text_stringtag = in_text(stringtag, stringtag_length);
     let mut c_newintercomm = NOTHING;
@@ -1753,7 +1951,7 @@ fortran! { mpi_keyval_free_ pmpi_keyval_free_ ompi_keyval_free_f (keyval: *mut c
     give(ierror, code);
 } }
 
-fortran! { mpi_lookup_name_ pmpi_lookup_name_ ompi_lookup_name_f (service_name: *mut c_char, info: *const c_int, port_name: *mut c_char, ierror: *mut c_int, service_name_length: usize, port_name_length: usize)
+fortran! { mpi_lookup_name_ pmpi_lookup_name_ ompi_lookup_name_f (service_name: *mut c_char, info: *const c_int, port_name: *mut c_char, ierror: *mut c_int, service_name_length: u32, port_name_length: u32)
 {
     let text_service_name = in_text(service_name, service_name_length);
     let mut text_port_name = OutText::new();
@@ -1864,7 +2062,7 @@ fortran! { mpi_op_free_ pmpi_op_free_ ompi_op_free_f (op: *mut c_int, ierror: *m
     give(ierror, code);
 } }
 
-fortran! { mpi_open_port_ pmpi_open_port_ ompi_open_port_f (info: *const c_int, port_name: *mut c_char, ierror: *mut c_int, port_name_length: usize)
+fortran! { mpi_open_port_ pmpi_open_port_ ompi_open_port_f (info: *const c_int, port_name: *mut c_char, ierror: *mut c_int, port_name_length: u32)
 {
     let mut text_port_name = OutText::new();
     let code = PMPI_Open_port(INFO.handle(*info), text_port_name.place());
@@ -1880,14 +2078,14 @@ fortran! { mpi_pack_ pmpi_pack_ ompi_pack_f (inbuf: *mut c_void, incount: *const
     give(ierror, code);
 } }
 
-fortran! { mpi_pack_external_ pmpi_pack_external_ ompi_pack_external_f (datarep: *mut c_char, inbuf: *mut c_void, incount: *const c_int, datatype: *const c_int, outbuf: *mut c_void, outsize: *const isize, position: *mut isize, ierror: *mut c_int, datarep_length: usize)
+fortran! { mpi_pack_external_ pmpi_pack_external_ ompi_pack_external_f (datarep: *mut c_char, inbuf: *mut c_void, incount: *const c_int, datatype: *const c_int, outbuf: *mut c_void, outsize: *const isize, position: *mut isize, ierror: *mut c_int, datarep_length: u32)
 {
     let text_datarep = in_text(datarep, datarep_length);
     let code = PMPI_Pack_external(text_datarep.as_ptr(), buffer_at(inbuf), *incount, TYPE.handle(*datatype), buffer_at(outbuf), *outsize, position);
     give(ierror, code);
 } }
 
-fortran! { mpi_pack_external_size_ pmpi_pack_external_size_ ompi_pack_external_size_f (datarep: *mut c_char, incount: *const c_int, datatype: *const c_int, size: *mut isize, ierror: *mut c_int, datarep_length: usize)
+fortran! { mpi_pack_external_size_ pmpi_pack_external_size_ ompi_pack_external_size_f (datarep: *mut c_char, incount: *const c_int, datatype: *const c_int, size: *mut isize, ierror: *mut c_int, datarep_length: u32)
 {
     let text_datarep = in_text(datarep, datarep_length);
     let code = PMPI_Pack_external_size(text_datarep.as_ptr(), *incount, TYPE.handle(*datatype), size);
@@ -1905,8 +2103,6 @@ fortran! { mpi_parrived_ pmpi_parrived_ ompi_parrived_f (request: *const c_int, 
     let code = PMPI_Parrived(REQUEST.handle(*request), *partition, flag);
     give(ierror, code);
 } }
-
-lacking! { mpi_pcontrol_ pmpi_pcontrol_ ompi_pcontrol_f MPI_Pcontrol }
 
 fortran! { mpi_pready_ pmpi_pready_ ompi_pready_f (partition: *const c_int, request: *const c_int, ierror: *mut c_int)
 {
@@ -1952,7 +2148,7 @@ fortran! { mpi_psend_init_ pmpi_psend_init_ ompi_psend_init_f (buf: *mut c_void,
     give(ierror, code);
 } }
 
-fortran! { mpi_publish_name_ pmpi_publish_name_ ompi_publish_name_f (service_name: *mut c_char, info: *const c_int, port_name: *mut c_char, ierror: *mut c_int, service_name_length: usize, port_name_length: usize)
+fortran! { mpi_publish_name_ pmpi_publish_name_ ompi_publish_name_f (service_name: *mut c_char, info: *const c_int, port_name: *mut c_char, ierror: *mut c_int, service_name_length: u32, port_name_length: u32)
 {
     let text_service_name = in_text(service_name, service_name_length);
     let text_port_name = in_text(port_name, port_name_length);
@@ -2234,7 +2430,7 @@ fortran! { mpi_session_get_num_psets_ pmpi_session_get_num_psets_ ompi_session_g
     give(ierror, code);
 } }
 
-fortran! { mpi_session_get_pset_info_ pmpi_session_get_pset_info_ ompi_session_get_pset_info_f (session: *const c_int, pset_name: *mut c_char, info: *mut c_int, ierror: *mut c_int, pset_name_length: usize)
+fortran! { mpi_session_get_pset_info_ pmpi_session_get_pset_info_ ompi_session_get_pset_info_f (session: *const c_int, pset_name: *mut c_char, info: *mut c_int, ierror: *mut c_int, pset_name_length: u32)
 {
     let text_pset_name = in_text(pset_name, pset_name_length);
     let mut c_info = NOTHING;
@@ -2336,22 +2532,20 @@ fortran! { mpi_testall_ pmpi_testall_ ompi_testall_f (count: *const c_int, array
 fortran! { mpi_testany_ pmpi_testany_ ompi_testany_f (count: *const c_int, array_of_requests: *mut c_int, indx: *mut c_int, flag: *mut c_int, status: *mut ProgramStatus, ierror: *mut c_int)
 {
     let mut c_array_of_requests = REQUEST.handles(*count, array_of_requests);
+    *indx = UNDEFINED;
     let code = PMPI_Testany(*count, c_array_of_requests.as_mut_ptr(), indx, flag, status_at(status));
-    if code == 0 {
-        count_from_one(1, indx);
-    }
     REQUEST.give_all(&c_array_of_requests, array_of_requests);
+    count_from_one(1, indx);
     give(ierror, code);
 } }
 
 fortran! { mpi_testsome_ pmpi_testsome_ ompi_testsome_f (incount: *const c_int, array_of_requests: *mut c_int, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut ProgramStatus, ierror: *mut c_int)
 {
     let mut c_array_of_requests = REQUEST.handles(*incount, array_of_requests);
+    *outcount = UNDEFINED;
     let code = PMPI_Testsome(*incount, c_array_of_requests.as_mut_ptr(), outcount, array_of_indices, statuses_at(array_of_statuses));
-    if code == 0 {
-        count_from_one(*outcount, array_of_indices);
-    }
     REQUEST.give_all(&c_array_of_requests, array_of_requests);
+    count_from_one(*outcount, array_of_indices);
     give(ierror, code);
 } }
 
@@ -2544,7 +2738,7 @@ fortran! { mpi_type_get_extent_x_ pmpi_type_get_extent_x_ ompi_type_get_extent_x
     give(ierror, code);
 } }
 
-fortran! { mpi_type_get_name_ pmpi_type_get_name_ ompi_type_get_name_f (datatype: *const c_int, type_name: *mut c_char, resultlen: *mut c_int, ierror: *mut c_int, type_name_length: usize)
+fortran! { mpi_type_get_name_ pmpi_type_get_name_ ompi_type_get_name_f (datatype: *const c_int, type_name: *mut c_char, resultlen: *mut c_int, ierror: *mut c_int, type_name_length: u32)
 {
     let mut text_type_name = OutText::new();
     let code = PMPI_Type_get_name(TYPE.handle(*datatype), text_type_name.place(), resultlen);
@@ -2588,7 +2782,7 @@ fortran! { mpi_type_match_size_ pmpi_type_match_size_ ompi_type_match_size_f (ty
 
 lacking! { mpi_type_set_attr_ pmpi_type_set_attr_ ompi_type_set_attr_f MPI_Type_set_attr }
 
-fortran! { mpi_type_set_name_ pmpi_type_set_name_ ompi_type_set_name_f (datatype: *const c_int, type_name: *mut c_char, ierror: *mut c_int, type_name_length: usize)
+fortran! { mpi_type_set_name_ pmpi_type_set_name_ ompi_type_set_name_f (datatype: *const c_int, type_name: *mut c_char, ierror: *mut c_int, type_name_length: u32)
 {
     let text_type_name = in_text(type_name, type_name_length);
     let code = PMPI_Type_set_name(TYPE.handle(*datatype), text_type_name.as_ptr());
@@ -2623,14 +2817,14 @@ fortran! { mpi_unpack_ pmpi_unpack_ ompi_unpack_f (inbuf: *mut c_void, insize: *
     give(ierror, code);
 } }
 
-fortran! { mpi_unpack_external_ pmpi_unpack_external_ ompi_unpack_external_f (datarep: *mut c_char, inbuf: *mut c_void, insize: *const isize, position: *mut isize, outbuf: *mut c_void, outcount: *const c_int, datatype: *const c_int, ierror: *mut c_int, datarep_length: usize)
+fortran! { mpi_unpack_external_ pmpi_unpack_external_ ompi_unpack_external_f (datarep: *mut c_char, inbuf: *mut c_void, insize: *const isize, position: *mut isize, outbuf: *mut c_void, outcount: *const c_int, datatype: *const c_int, ierror: *mut c_int, datarep_length: u32)
 {
     let text_datarep = in_text(datarep, datarep_length);
     let code = PMPI_Unpack_external(text_datarep.as_ptr(), buffer_at(inbuf), *insize, position, buffer_at(outbuf), *outcount, TYPE.handle(*datatype));
     give(ierror, code);
 } }
 
-fortran! { mpi_unpublish_name_ pmpi_unpublish_name_ ompi_unpublish_name_f (service_name: *mut c_char, info: *const c_int, port_name: *mut c_char, ierror: *mut c_int, service_name_length: usize, port_name_length: usize)
+fortran! { mpi_unpublish_name_ pmpi_unpublish_name_ ompi_unpublish_name_f (service_name: *mut c_char, info: *const c_int, port_name: *mut c_char, ierror: *mut c_int, service_name_length: u32, port_name_length: u32)
 {
     let text_service_name = in_text(service_name, service_name_length);
     let text_port_name = in_text(port_name, port_name_length);
@@ -2657,22 +2851,20 @@ fortran! { mpi_waitall_ pmpi_waitall_ ompi_waitall_f (count: *const c_int, array
 fortran! { mpi_waitany_ pmpi_waitany_ ompi_waitany_f (count: *const c_int, array_of_requests: *mut c_int, indx: *mut c_int, status: *mut ProgramStatus, ierror: *mut c_int)
 {
     let mut c_array_of_requests = REQUEST.handles(*count, array_of_requests);
+    *indx = UNDEFINED;
     let code = PMPI_Waitany(*count, c_array_of_requests.as_mut_ptr(), indx, status_at(status));
-    if code == 0 {
-        count_from_one(1, indx);
-    }
     REQUEST.give_all(&c_array_of_requests, array_of_requests);
+    count_from_one(1, indx);
     give(ierror, code);
 } }
 
 fortran! { mpi_waitsome_ pmpi_waitsome_ ompi_waitsome_f (incount: *const c_int, array_of_requests: *mut c_int, outcount: *mut c_int, array_of_indices: *mut c_int, array_of_statuses: *mut ProgramStatus, ierror: *mut c_int)
 {
     let mut c_array_of_requests = REQUEST.handles(*incount, array_of_requests);
+    *outcount = UNDEFINED;
     let code = PMPI_Waitsome(*incount, c_array_of_requests.as_mut_ptr(), outcount, array_of_indices, statuses_at(array_of_statuses));
-    if code == 0 {
-        count_from_one(*outcount, array_of_indices);
-    }
     REQUEST.give_all(&c_array_of_requests, array_of_requests);
+    count_from_one(*outcount, array_of_indices);
     give(ierror, code);
 } }
 
@@ -2826,7 +3018,7 @@ fortran! { mpi_win_get_info_ pmpi_win_get_info_ ompi_win_get_info_f (win: *const
     give(ierror, code);
 } }
 
-fortran! { mpi_win_get_name_ pmpi_win_get_name_ ompi_win_get_name_f (win: *const c_int, win_name: *mut c_char, resultlen: *mut c_int, ierror: *mut c_int, win_name_length: usize)
+fortran! { mpi_win_get_name_ pmpi_win_get_name_ ompi_win_get_name_f (win: *const c_int, win_name: *mut c_char, resultlen: *mut c_int, ierror: *mut c_int, win_name_length: u32)
 {
     let mut text_win_name = OutText::new();
     let code = PMPI_Win_get_name(WIN.handle(*win), text_win_name.place(), resultlen);
@@ -2868,7 +3060,7 @@ fortran! { mpi_win_set_info_ pmpi_win_set_info_ ompi_win_set_info_f (win: *const
     give(ierror, code);
 } }
 
-fortran! { mpi_win_set_name_ pmpi_win_set_name_ ompi_win_set_name_f (win: *const c_int, win_name: *mut c_char, ierror: *mut c_int, win_name_length: usize)
+fortran! { mpi_win_set_name_ pmpi_win_set_name_ ompi_win_set_name_f (win: *const c_int, win_name: *mut c_char, ierror: *mut c_int, win_name_length: u32)
 {
     let text_win_name = in_text(win_name, win_name_length);
     let code = PMPI_Win_set_name(WIN.handle(*win), text_win_name.as_ptr());
@@ -3079,7 +3271,6 @@ unsafe extern "C" {
         request: *mut ProgramHandle,
     ) -> c_int;
     fn PMPI_Buffer_attach(buffer: *mut c_void, size: c_int) -> c_int;
-    fn PMPI_Buffer_detach(buffer_addr: *mut c_void, size: *mut c_int) -> c_int;
     fn PMPI_Cancel(request: *mut ProgramHandle) -> c_int;
     fn PMPI_Cart_coords(
         comm: ProgramHandle,

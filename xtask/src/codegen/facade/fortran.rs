@@ -38,20 +38,23 @@ pub fn render(model: &Model, tables: &Tables, by_hand: &BTreeSet<String>) -> Str
             continue;
         };
         let lower = exported.name.to_lowercase();
-        if exported.name != exported.standard || by_hand.contains(&format!("{lower}_")) {
+        if by_hand.contains(&format!("{lower}_")) {
             continue;
         }
         match forward(f, &lower) {
             Some((text, declaration)) => {
                 out.push_str(&text);
-                declared.push_str(&declaration);
+                // One under another name calls the same function of C.
+                if exported.name == exported.standard {
+                    declared.push_str(&declaration);
+                }
             }
             None => {
                 let _ = writeln!(
                     out,
                     "lacking! {{ {lower}_ p{lower}_ {} {} }}\n",
                     inner(&lower),
-                    f.name
+                    exported.name
                 );
             }
         }
@@ -157,12 +160,14 @@ impl Body {
         } else {
             self.arguments.push(name.clone());
         }
-        // Fortran counts from 1.
-        match p.name.as_str() {
-            "indx" if t.pointers == 1 => self.on_success(format!("count_from_one(1, {name});")),
-            "array_of_indices" => self.on_success(format!("count_from_one(*outcount, {name});")),
-            _ => {}
-        }
+        // Fortran counts from 1. A call that fails may have found some: then it has set the place.
+        let found = match p.name.as_str() {
+            "indx" if t.pointers == 1 => ("indx", "1"),
+            "array_of_indices" => ("outcount", "*outcount"),
+            _ => return Some(()),
+        };
+        self.line(format!("*{} = UNDEFINED;", found.0));
+        self.always(format!("count_from_one({}, {name});", found.1));
         Some(())
     }
 
@@ -171,7 +176,8 @@ impl Body {
             return None;
         }
         self.declared.push(format!("{name}: *mut c_char"));
-        self.hidden.push(format!("{name}_length: usize"));
+        // A compiler gives 64 bits, the library of `mpi_f08` 32.
+        self.hidden.push(format!("{name}_length: u32"));
         if p.direction == "out" {
             // Where the program says a length, it does not count C's last byte.
             if f.params
