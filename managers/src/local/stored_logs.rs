@@ -1,7 +1,7 @@
 //! Determinants of this host's ranks, and messages that they have logged, that must outlive the
 //! host: mpirun, on whose host the job ends anyway if that is lost, keeps a copy. A rank that
-//! continues on another host continues with it, and so do all ranks of a job that is launched
-//! again. Senders need not retain messages of which mpirun has a copy.
+//! continues on another host continues with it. Senders need not retain messages of which mpirun
+//! has a copy.
 
 use super::manager_parts::{ManagerParts, handler, keys};
 use super::rank_sender::RankSender;
