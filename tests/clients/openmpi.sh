@@ -23,7 +23,7 @@ layout() {
     local version=$1 include=$2 library=$3 out=$work/openmpi-layout-$1
     symbols "$library" >"$out.theirs"
     symbols "$facade" >"$out.ours"
-    # Functions of C; those of Fortran that lie in this library are not the façade's yet.
+    # Functions of C. Those of Fortran that lie in this library have lower-case names.
     awk '$1 ~ /^P?MPIX?_([A-Z][a-z]|T_)/ && $2 ~ /[TW]/ { print $1 }' "$out.theirs" >"$out.functions"
     [ "$(wc -l <"$out.functions")" -gt 800 ] || fail "$version has too few functions"
     awk 'NR == FNR { has[$1]; next } !($1 in has)' "$out.ours" "$out.functions" >"$out.missing"

@@ -22,7 +22,7 @@ const RESTARTER: &str = "../libexec/rejoin/rejoin-restarter";
 /// The files of this host's ranks.
 pub struct ImageStore {
     folder: ImageFolder,
-    /// No other host sees it, and its files outlive this manager if the job goes on elsewhere.
+    /// No other host sees it, and its files outlive this manager if the job continues on others.
     is_own: bool,
     /// Held as long as this manager lives. A later one removes what was left behind without it.
     claim: Option<FolderClaim>,
@@ -226,8 +226,8 @@ impl ImageStore {
         }
     }
 
-    /// This manager ends. `keeps_files`: the job may go on elsewhere, and the folder is this
-    /// host's own.
+    /// This manager ends. `keeps_files`: the job may go on without this host, and the folder is
+    /// this host's own.
     pub fn leave_folder(mut self, keeps_files: bool) {
         if self.is_own {
             let left = match keeps_files {

@@ -144,7 +144,7 @@ impl RankImages {
         }
     }
 
-    /// This manager ends. `keeps_files`: the job may go on elsewhere.
+    /// This manager ends. `keeps_files`: the job may go on without this host.
     pub fn leave_folder(&mut self, keeps_files: bool) {
         // All that was ordered is done then.
         self.files = None;
