@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::rc::Rc;
 
+use rejoin_mpi::file::MpiFile;
 use rejoin_mpi::op::Op;
 use rejoin_mpi::p2p::MatchedMessage;
 use rejoin_mpi::registered::Registered;
@@ -15,11 +16,13 @@ use crate::constants::MPI_FILE_NULL;
 use crate::errors::Errors;
 use crate::handles::{HandleKind, HandleTable};
 use crate::library_state;
-use crate::types::{MPI_Comm, MPI_Group, MPI_Info, MPI_Message, MPI_Op, MPI_Session};
+use crate::types::{MPI_Comm, MPI_File, MPI_Group, MPI_Info, MPI_Message, MPI_Op, MPI_Session};
 
 pub mod datatypes;
+pub mod fortran_facts;
 
 use datatypes::Datatypes;
+use fortran_facts::FortranFacts;
 
 /// The object behind a session's handle.
 #[derive(Debug)]
@@ -41,6 +44,10 @@ pub struct AbiState {
     pub core: OnceCell<Rc<Core>>,
     /// Communicators.
     pub comms: HandleTable<MPI_Comm, Rc<Communicator>>,
+    /// Files.
+    pub files: HandleTable<MPI_File, Rc<MpiFile>>,
+    /// Names of data representations that the program has registered.
+    pub datareps: RefCell<Vec<String>>,
     /// Groups.
     pub groups: HandleTable<MPI_Group, Rc<Group>>,
     /// Info objects.
@@ -57,6 +64,8 @@ pub struct AbiState {
     pub memory: RefCell<BTreeMap<usize, Layout>>,
     /// Memory that is stored with a checkpoint.
     pub regions: Registered,
+    /// What a library for Fortran has said.
+    pub fortran: FortranFacts,
 }
 
 /// The one instance.
@@ -87,6 +96,8 @@ impl AbiState {
             ops: HandleTable::new(),
             core: OnceCell::new(),
             comms: HandleTable::new(),
+            files: HandleTable::new(),
+            datareps: RefCell::new(Vec::new()),
             groups: HandleTable::new(),
             infos: HandleTable::new(),
             messages: HandleTable::new(),
@@ -95,6 +106,7 @@ impl AbiState {
             tools: Cell::new(0),
             memory: RefCell::new(BTreeMap::new()),
             regions: Registered::new(),
+            fortran: FortranFacts::new(),
         }
     }
 
@@ -113,7 +125,7 @@ impl AbiState {
         match kind {
             HandleKind::Comm => self.comms.contains(MPI_Comm(raw)),
             HandleKind::Session => self.sessions.contains(MPI_Session(raw)),
-            HandleKind::File => raw == MPI_FILE_NULL.0,
+            HandleKind::File => raw == MPI_FILE_NULL.0 || self.files.contains(MPI_File(raw)),
             _ => false,
         }
     }

@@ -50,4 +50,5 @@ pub mod watch;
 
 pub use arena::Arena;
 pub use error::{Caveat, NotShared, Refused, WhyShared};
+pub use manifest::SettledLength;
 pub use rejoin_image_format::ImageNumber;

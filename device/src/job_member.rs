@@ -1,7 +1,7 @@
 //! This process's place in its job, and its settings.
 
 use rejoin_channel_table::BusinessCard;
-use rejoin_channel_table::ids::{Identity, Incarnation, Rank};
+use rejoin_channel_table::ids::{Epoch, Generation, Identity, Incarnation, Rank};
 use rejoin_wire::RankOptions;
 
 use crate::options::Options;
@@ -14,6 +14,16 @@ pub(crate) struct JobMember {
     settings: RankOptions,
     options: Options,
     card: BusinessCard,
+    rollbacks: Vec<Rollback>,
+}
+
+/// A rollback in this process's past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rollback {
+    /// The generation that began with it.
+    pub generation: Generation,
+    /// The checkpoint to which the rank returned; 0: the start of the program.
+    pub to: Epoch,
 }
 
 impl JobMember {
@@ -33,7 +43,23 @@ impl JobMember {
             settings,
             options,
             card,
+            rollbacks: Vec::new(),
         }
+    }
+
+    /// This generation began with the return of the rank to a checkpoint. What the rank did after
+    /// it in earlier generations counts no more, so neither do their rollbacks to later ones.
+    pub(crate) fn roll_back(&mut self, to: Epoch) {
+        self.rollbacks.retain(|earlier| earlier.to < to);
+        self.rollbacks.push(Rollback {
+            generation: self.identity.generation,
+            to,
+        });
+    }
+
+    /// The rollbacks in this process's past, the oldest first.
+    pub(crate) fn rollbacks(&self) -> &[Rollback] {
+        &self.rollbacks
     }
 
     /// The process has another identity, runs on another host, and the launcher set other things.

@@ -44,6 +44,9 @@ pub struct Options {
     /// `REJOIN_SINGLE_COPY_MIN`, bytes: shortest message that is read out of the sender's memory.
     /// Found out from the time of copies when unset.
     pub single_copy_min: Option<usize>,
+    /// `REJOIN_FILE_UNDO_LIMIT`, bytes: most that a rank keeps of what it overwrites in one file
+    /// between two checkpoints. Nothing to the device.
+    pub file_undo_limit: u64,
     /// `REJOIN_REDUCE_ORDER`, `ranks` or `hosts`: the order in which a reduction combines may
     /// follow the hosts. Nothing to the device, but it tells the manager what all ranks must share.
     pub reduce_by_hosts: bool,
@@ -69,6 +72,7 @@ impl Default for Options {
             transport: None,
             single_copy: true,
             single_copy_min: None,
+            file_undo_limit: 16 << 30,
             reduce_by_hosts: false,
             cut: None,
         }
@@ -122,6 +126,9 @@ impl Options {
         let single_copy = one_of("REJOIN_SINGLE_COPY", &[("on", true), ("off", false)])?;
         options.single_copy = single_copy.unwrap_or(true);
         options.single_copy_min = number("REJOIN_SINGLE_COPY_MIN")?;
+        if let Some(limit) = number("REJOIN_FILE_UNDO_LIMIT")? {
+            options.file_undo_limit = limit as u64;
+        }
         let by_hosts = one_of("REJOIN_REDUCE_ORDER", &[("ranks", false), ("hosts", true)])?;
         options.reduce_by_hosts = by_hosts.unwrap_or(false);
         if let Some(text) = variable("REJOIN_TEST_CUT") {

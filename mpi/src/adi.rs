@@ -11,7 +11,7 @@ use crate::error::{Error, Result, as_error};
 use rejoin_channel_table::{Epoch, Identity};
 use rejoin_device::recording::{Recorder, Replayer};
 use rejoin_device::safe_point::Ask;
-use rejoin_device::{Fault, SendOutcome};
+use rejoin_device::{Fault, Rollback, SendOutcome};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -196,6 +196,26 @@ impl Dev {
     /// Whether images are taken of this process.
     pub fn takes_images(&self) -> bool {
         look_at!(self.takes_images())
+    }
+
+    /// The number of this rank's last image; 0 without one.
+    pub fn epoch(&self) -> Epoch {
+        look_at!(self.epoch())
+    }
+
+    /// The rollbacks in this process's past, the oldest first.
+    pub fn rollbacks(&self) -> &[Rollback] {
+        look_at!(self.rollbacks())
+    }
+
+    /// The job returns to this checkpoint or to a later one.
+    pub fn horizon(&self) -> Epoch {
+        look_at!(self.horizon())
+    }
+
+    /// Most bytes that this rank keeps of what it overwrites in one file between two checkpoints.
+    pub fn file_undo_limit(&self) -> u64 {
+        look_at!(self.file_undo_limit())
     }
 
     /// Requests a checkpoint of the job that includes all work before this call.

@@ -2,7 +2,7 @@
 
 use crate::comm::Communicator;
 use crate::error::{Error, ErrorClass, Result, counted};
-use crate::status::{ANY_SOURCE, ANY_TAG, PROC_NULL};
+use crate::status::{ANY_SOURCE, ANY_TAG, PROC_NULL, ROOT_BESIDE, ROOT_HERE};
 
 #[cold]
 fn bad_rank(rank: i32, what: &str, comm: &Communicator) -> Error {
@@ -52,7 +52,14 @@ pub fn tag_or_any(value: i32) -> Result<()> {
     if value == ANY_TAG { Ok(()) } else { tag(value) }
 }
 
-/// Root of a collective on an intra-communicator.
+/// Rank of a member of the group that ranks in point-to-point calls mean, `what` it is.
+pub fn member(rank: i32, what: &str, comm: &Communicator) -> Result<usize> {
+    let found = usize::try_from(rank).ok();
+    let found = found.filter(|&r| r < comm.peers().size());
+    found.ok_or_else(|| bad_rank(rank, what, comm))
+}
+
+/// Root of a collective on an intracommunicator.
 #[inline]
 pub fn root(rank: i32, comm: &Communicator) -> Result<usize> {
     // A negative number becomes larger than any size.
@@ -65,14 +72,31 @@ pub fn root(rank: i32, comm: &Communicator) -> Result<usize> {
     }
 }
 
-/// The communicator of a call that inter-communicators do not support yet.
+/// Root of a collective: as [`root`], or on an intercommunicator a rank of the other group, or
+/// [`ROOT_HERE`] or [`ROOT_BESIDE`] for `MPI_ROOT` and `MPI_PROC_NULL` (MPI-5.0 §6.2.3).
+#[inline]
+pub fn any_root(rank: i32, comm: &Communicator) -> Result<usize> {
+    if !comm.is_inter() {
+        return root(rank, comm);
+    }
+    match rank as u32 as usize {
+        side @ (ROOT_HERE | ROOT_BESIDE) => Ok(side),
+        r if r < comm.peers().size() => Ok(r),
+        _ => {
+            let e = bad_rank(rank, "root", comm);
+            Err(Error::new(ErrorClass::Root, e.message))
+        }
+    }
+}
+
+/// The communicator of a call that is for intracommunicators only.
 #[inline]
 pub fn intra(comm: &Communicator) -> Result<()> {
     if !comm.is_inter() {
         return Ok(());
     }
-    let text = "Rejoin does not implement this call on inter-communicators yet";
-    Err(Error::new(ErrorClass::UnsupportedOperation, text))
+    let text = "the communicator is an intercommunicator, and this call is for intracommunicators";
+    Err(Error::new(ErrorClass::Comm, text))
 }
 
 /// Whether a buffer to send is the one for the blocks of all ranks, or this rank's block in it, of

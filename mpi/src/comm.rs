@@ -3,6 +3,7 @@
 pub mod context;
 mod create;
 mod exchange;
+mod meeting;
 mod split;
 
 pub use context::{ContextId, ContextIds, Traffic};
@@ -47,6 +48,8 @@ pub struct Communicator {
     peer_ids: Option<Box<[u32]>>,
     group: Rc<Group>,
     remote: Option<Rc<Group>>,
+    /// Of an intercommunicator: both groups as one, for collectives.
+    whole: Option<Box<Communicator>>,
     rank: usize,
     name: RefCell<String>,
     attributes: Attributes,
@@ -60,6 +63,8 @@ pub struct Communicator {
     locality: OnceCell<Locality>,
     /// Numbers of blocking and of other collectives.
     sequence: [Cell<u32>; 2],
+    /// Number of partitioned sends that were set up.
+    partitioned: Cell<u32>,
     /// The C layer's value for the object.
     handle: Cell<usize>,
 }
@@ -71,17 +76,37 @@ impl std::fmt::Debug for Communicator {
 }
 
 impl Communicator {
-    /// A communicator whose peers receive with these ids. `remote` makes it an inter-communicator.
-    pub(crate) fn new(contexts: Contexts, group: Rc<Group>, remote: Option<Rc<Group>>) -> Rc<Self> {
+    /// A communicator whose members receive with these ids.
+    pub(crate) fn new(contexts: Contexts, group: Rc<Group>) -> Rc<Self> {
+        Rc::new(Self::made(contexts, group))
+    }
+
+    /// An intercommunicator. The contexts are those of all processes, in the order of [`united`].
+    pub(crate) fn between(contexts: Contexts, group: Rc<Group>, remote: Rc<Group>) -> Rc<Self> {
+        let all = Rc::new(united(&group, &remote));
+        let whole = Contexts {
+            own: contexts.own.lend(),
+            all: contexts.all.clone(),
+        };
+        let peers = contexts.of(remote.iter().filter_map(|process| all.find(process)));
+        Rc::new(Self {
+            remote: Some(remote),
+            whole: Some(Box::new(Self::made(whole, all))),
+            ..Self::made(peers, group)
+        })
+    }
+
+    fn made(contexts: Contexts, group: Rc<Group>) -> Self {
         let Contexts { own: id, all } = contexts;
         let same = all.iter().all(|&theirs| theirs == id.number());
         let rank = group.rank().unwrap_or(0);
-        Rc::new(Self {
+        Self {
             id,
             peer_ids: (!same).then(|| all.into()),
             rank,
             group,
-            remote,
+            remote: None,
+            whole: None,
             name: RefCell::default(),
             attributes: Attributes::default(),
             info: Info::new(),
@@ -89,8 +114,9 @@ impl Communicator {
             buffer: BufferSlot::default(),
             locality: OnceCell::new(),
             sequence: Default::default(),
+            partitioned: Cell::new(0),
             handle: Cell::new(0),
-        })
+        }
     }
 
     /// The number of the context id with which this process receives.
@@ -167,18 +193,21 @@ impl Communicator {
 
     /// `MPI_Comm_remote_group`.
     pub fn remote_group(&self) -> Result<&Rc<Group>> {
-        self.remote.as_ref().ok_or_else(|| {
-            Error::new(
-                ErrorClass::Comm,
-                "an intra-communicator has no remote group",
-            )
-        })
+        self.remote
+            .as_ref()
+            .ok_or_else(|| Error::new(ErrorClass::Comm, "an intracommunicator has no remote group"))
     }
 
     /// The group that ranks in point-to-point calls mean.
     #[inline]
     pub fn peers(&self) -> &Rc<Group> {
         self.remote.as_ref().unwrap_or(&self.group)
+    }
+
+    /// The processes of both groups of an intercommunicator, as an intracommunicator with the same
+    /// context id, of which only collectives make use; an intracommunicator itself.
+    pub(crate) fn whole(&self) -> &Communicator {
+        self.whole.as_deref().unwrap_or(self)
     }
 
     /// Context id on the wire of messages that this process receives.
@@ -201,6 +230,9 @@ impl Communicator {
     /// these are messages that this process receives; else messages to the process of world rank
     /// `to`.
     pub fn carries(&self, wire: u32, to: Option<Rank>) -> bool {
+        if let Some(whole) = &self.whole {
+            return whole.carries(wire, to);
+        }
         let id = match to {
             None => Some(self.id.number()),
             Some(to) => {
@@ -242,6 +274,13 @@ impl Communicator {
         n
     }
 
+    /// The number of the next partitioned send that is set up on this communicator.
+    pub(crate) fn next_partitioned(&self) -> u32 {
+        let number = self.partitioned.get();
+        self.partitioned.set(number.wrapping_add(1));
+        number
+    }
+
     /// `MPI_Comm_get_name`.
     pub fn name(&self) -> String {
         self.name.borrow().clone()
@@ -270,6 +309,15 @@ impl Communicator {
             (Comparison::Ident, Comparison::Ident) => Comparison::Congruent,
             _ => Comparison::Similar,
         }
+    }
+}
+
+/// The processes of both groups of an intercommunicator, in an order that is the same at all of
+/// them: first the group whose first process has the lower rank in the job.
+pub(crate) fn united(group: &Group, remote: &Group) -> Group {
+    match group.world_rank(0).0 < remote.world_rank(0).0 {
+        true => group.union(remote),
+        false => remote.union(group),
     }
 }
 

@@ -208,7 +208,7 @@ impl Group {
         self.made(self.iter().filter(|&w| other.find(w).is_none()).collect())
     }
 
-    fn check_rank(&self, rank: i32) -> Result<usize> {
+    pub(crate) fn check_rank(&self, rank: i32) -> Result<usize> {
         usize::try_from(rank)
             .ok()
             .filter(|&r| r < self.size())

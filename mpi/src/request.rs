@@ -6,9 +6,14 @@ pub(crate) mod complete;
 mod general;
 mod generalized;
 mod many;
+mod partition_requests;
+mod partitions;
 mod registry;
 mod request_slab;
 pub use many::Any;
+pub(crate) use partition_requests::{enter_partitioned, start_background};
+pub use partition_requests::{parrived, pready};
+pub(crate) use partitions::Partitions;
 pub(crate) use registry::RequestRegistry;
 
 pub use generalized::{Generalized, GeneralizedCallbacks};
@@ -63,6 +68,8 @@ pub(crate) enum Persistent {
     Recv(Typed, i32, i32),
     /// A collective: what makes its task.
     Task(Box<dyn Fn() -> Task>),
+    /// Partitioned communication: its partitions, and what makes its task.
+    Partitioned(Rc<Partitions>, Box<dyn Fn() -> Task>),
 }
 
 /// The state of a request.

@@ -3,6 +3,7 @@
 //! All of it is behind `&self`. No `RefCell` is borrowed while a callback of the program runs, a
 //! collective's future is polled, or other threads may come in ([`BigLock::block`]).
 
+mod leftovers;
 mod thread_sync;
 mod world_member;
 
@@ -16,6 +17,7 @@ use crate::error::{Error, ErrorClass, Result};
 use crate::info::Info;
 use crate::p2p::BufferSlot;
 use crate::request::RequestRegistry;
+use leftovers::Leftovers;
 use rejoin_channel_table::Rank;
 use std::cell::{Ref, RefCell, RefMut};
 use std::rc::{Rc, Weak};
@@ -57,6 +59,7 @@ pub struct Mpi {
     requests: RequestRegistry,
     buffer: BufferSlot,
     resources: Resources,
+    leftovers: Leftovers,
 }
 
 impl Mpi {
@@ -77,6 +80,7 @@ impl Mpi {
             requests: RequestRegistry::default(),
             buffer: BufferSlot::default(),
             resources: Resources::new(tuning),
+            leftovers: Leftovers::default(),
         });
         mpi.start_logging();
         mpi
@@ -142,6 +146,11 @@ impl Mpi {
     #[inline(always)]
     pub(crate) fn resources(&self) -> &Resources {
         &self.resources
+    }
+
+    /// Files that are to be removed when the job can no longer roll back.
+    pub(crate) fn leftovers(&self) -> &Leftovers {
+        &self.leftovers
     }
 
     /// A place where an image of this process may be taken, if a checkpoint request is pending:
@@ -400,6 +409,7 @@ impl Mpi {
         self.flush()?;
         let counters = self.dev_mut().announce_finalize()?;
         self.wait_in_turn(|m| Ok(m.dev().all_finalized().then_some(())))?;
+        self.leftovers.remove();
         self.dev_mut().leave_job(counters)
     }
 

@@ -10,6 +10,10 @@ pub const ANY_TAG: i32 = -2;
 pub const PROC_NULL: i32 = -3;
 /// `MPI_ROOT`.
 pub const ROOT: i32 = -4;
+/// In place of the root's rank, in a collective on an intercommunicator: this process (`MPI_ROOT`).
+pub const ROOT_HERE: usize = ROOT as u32 as usize;
+/// In place of the root's rank: another process of this process's group (`MPI_PROC_NULL`).
+pub const ROOT_BESIDE: usize = PROC_NULL as u32 as usize;
 /// `MPI_UNDEFINED`.
 pub const UNDEFINED: i32 = -32766;
 /// Largest tag, the value of the attribute `MPI_TAG_UB`.

@@ -1,10 +1,11 @@
 //! Virtual topologies (MPI-5.0 chapter 8): grids, graphs and distributed graphs attached to a
-//! communicator. Ranks are never reordered, so a process keeps the rank of its old communicator.
+//! communicator. A grid may give processes other ranks than its old communicator (`grid_layout`).
 
 mod cart;
 mod communicators;
 mod dims;
 mod graph;
+mod grid_layout;
 
 pub use cart::Cart;
 pub use dims::dims_create;

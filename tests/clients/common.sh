@@ -80,6 +80,14 @@ below() {
     done
 }
 
+# mpirun_below PID: the mpirun below this process, behind a shell and timeout.
+mpirun_below() {
+    local process
+    for process in $(below "$1"); do
+        [ "$(cat "/proc/$process/comm" 2>/dev/null)" != mpirun ] || { echo "$process" && return; }
+    done
+}
+
 # killed_in_the_middle NAME COMMITS MPIRUN-ARGUMENTS...: runs a job of this name with files of its
 # images, and kills all its processes at once when so many checkpoints are in files. Its output goes
 # to $work/NAME-first.log.

@@ -141,7 +141,7 @@ static struct {
 };
 enum { ADVISED = sizeof advised / sizeof advised[0] };
 
-static int has_flag(const void *memory, const char *flag)
+static int shows_flag(const void *memory, const char *flag)
 {
     char line[512], start[32];
     int found = 0, has = -1;
@@ -155,6 +155,12 @@ static int has_flag(const void *memory, const char *flag)
     }
     fclose(smaps);
     return has == 1;
+}
+
+/* A process that is restored in the midst of the list reads on in its own, which has other text. */
+static int has_flag(const void *memory, const char *flag)
+{
+    return shows_flag(memory, flag) || shows_flag(memory, flag);
 }
 
 static void begin_advice(void)

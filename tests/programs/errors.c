@@ -1,5 +1,4 @@
-/* Bad arguments give the standard's error class through the error handler, and never a crash.
- * Needs 2 ranks. */
+/* Bad arguments give the standard's error class through the error handler, and never a crash. */
 #include "check.h"
 
 static int calls, last_class;
@@ -155,6 +154,33 @@ static void messages(void)
     CHECK(strstr(text, "is not implemented yet"));
 }
 
+/* What one process of two groups does wrong ends the call of all. */
+static void between_groups(int rank, int size)
+{
+    MPI_Comm local, inter, none;
+    MPI_Group mine, other;
+    int low = rank < (size + 1) / 2, x[2] = { 1, 1 }, y[2], dims = 1, periods = 0;
+    MPI_Comm_split(MPI_COMM_WORLD, low, 0, &local);
+    MPI_Intercomm_create(local, 0, MPI_COMM_WORLD, low ? (size + 1) / 2 : 0, 0, &inter);
+    MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN);
+    GIVES(MPI_ERR_ARG, MPI_Comm_split(inter, rank ? 0 : -7, 0, &none));
+    MPI_Comm_group(inter, &mine);
+    MPI_Comm_remote_group(inter, &other);
+    GIVES(MPI_ERR_GROUP, MPI_Comm_create(inter, rank ? mine : other, &none));
+    CHECK(none == MPI_COMM_NULL);
+    GIVES(MPI_ERR_TRUNCATE, MPI_Allreduce(x, y, 1 + low, MPI_INT, MPI_SUM, inter));
+    GIVES(MPI_ERR_COMM, MPI_Cart_map(inter, 1, &dims, &periods, y));
+    /* Beside the root no other argument counts. */
+    int root = !low ? 0 : rank ? MPI_PROC_NULL : MPI_ROOT;
+    MPI_Op op = root == MPI_PROC_NULL ? MPI_OP_NULL : MPI_SUM;
+    CHECK(MPI_Reduce(x, y, 1, MPI_INT, op, root, inter) == MPI_SUCCESS);
+    CHECK(rank || y[0] == size / 2);
+    MPI_Group_free(&mine);
+    MPI_Group_free(&other);
+    MPI_Comm_free(&local);
+    MPI_Comm_free(&inter);
+}
+
 int main(int argc, char **argv)
 {
     int rank, size;
@@ -169,6 +195,8 @@ int main(int argc, char **argv)
     stale_handles();
     handlers(size);
     messages();
+    if (size > 1)
+        between_groups(rank, size);
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0)
         printf("errors: all as the standard says\n");

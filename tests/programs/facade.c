@@ -188,6 +188,8 @@ static void errors(void)
     CHECK(class > last);
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &flag);
     CHECK(flag && *bound >= 32767);
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_IO, &bound, &flag);
+    CHECK(flag && *bound == MPI_ANY_SOURCE);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 }
 
@@ -276,6 +278,45 @@ static void all_to_all(void)
     MPI_Comm_free(&later);
 }
 
+/* Addresses that stand for no weights. */
+static void graphs(void)
+{
+    int next = (rank + 1) % size, before = (rank + size - 1) % size, in, out, weighted;
+    /* Compilers warn of addresses at which nothing is. */
+    int *volatile unweighted = MPI_UNWEIGHTED, *volatile empty = MPI_WEIGHTS_EMPTY;
+    MPI_Comm graph;
+    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, &before, unweighted, 1, &next, unweighted,
+                                   MPI_INFO_NULL, 0, &graph);
+    MPI_Dist_graph_neighbors_count(graph, &in, &out, &weighted);
+    CHECK(in == 1 && out == 1 && !weighted);
+    MPI_Comm_free(&graph);
+    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 0, &before, empty, 0, &next, empty,
+                                   MPI_INFO_NULL, 0, &graph);
+    MPI_Dist_graph_neighbors_count(graph, &in, &out, &weighted);
+    CHECK(in == 0 && out == 0 && weighted);
+    MPI_Comm_free(&graph);
+}
+
+/* Sizes that an int can't hold have functions of their own. */
+static void large_counts(void)
+{
+#if MPI_VERSION >= 4
+    int out[3] = {rank, 2, 3}, in[3] = {0}, next = (rank + 1) % size, before = (rank + size - 1) % size;
+    MPI_Status s;
+    MPI_Count count, lower, extent;
+    MPI_Datatype type;
+    MPI_Sendrecv_c(out, 3, MPI_INT, next, 2, in, 3, MPI_INT, before, MPI_ANY_TAG, MPI_COMM_WORLD, &s);
+    MPI_Get_count_c(&s, MPI_INT, &count);
+    CHECK(count == 3 && in[0] == before && s.MPI_SOURCE == before && s.MPI_TAG == 2);
+    MPI_Type_contiguous_c((MPI_Count)1 << 31, MPI_INT, &type);
+    MPI_Type_get_extent_c(type, &lower, &extent);
+    CHECK(lower == 0 && extent == (MPI_Count)1 << 33);
+    MPI_Type_free(&type);
+    MPI_Allreduce_c(MPI_IN_PLACE, in, 3, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    CHECK(in[0] == size - 1 && in[2] == 3);
+#endif
+}
+
 static int asked(void *state, MPI_Status *status)
 {
     MPI_Status_set_elements(status, MPI_INT, 3);
@@ -359,6 +400,8 @@ int main(int argc, char **argv)
     texts();
     datatypes();
     all_to_all();
+    graphs();
+    large_counts();
     own_requests();
     ignored_arguments();
     MPI_Finalize();

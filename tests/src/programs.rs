@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 /// Programs that this process knows, by their names.
 static COMPILED: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
 
-/// Compiles `tests/programs/NAME.c` (or `.cpp`, or `.rs`) with the installed wrappers and warnings
-/// as errors, unless a test has done so already.
+/// Compiles `tests/programs/NAME.c` (or `.cpp`, `.rs`, `.f90`, `.f`) with the installed wrappers
+/// and warnings as errors, unless a test has done so already.
 ///
 /// # Panics
 /// When there is no such program, or it does not compile.
@@ -29,13 +29,14 @@ pub fn program(name: &str) -> PathBuf {
         return binary.clone();
     }
     let folder = root().join("tests/programs");
-    let source = ["c", "cpp", "rs"].map(|kind| folder.join(name).with_extension(kind));
+    let source = ["c", "cpp", "rs", "f90", "f"].map(|kind| folder.join(name).with_extension(kind));
     let source = source.iter().find(|source| source.exists());
     let source = source.expect("the program's source");
     let mut command = compiler(source);
     let texts = [source, &folder.join("check.h")].map(|file| fs::read(file).expect("a source"));
-    let header = fs::read(prefix().join("include/mpi.h")).expect("the header");
-    let key = key(&(texts, header, format!("{command:?}")));
+    let headers = ["include/mpi.h", "share/rejoin/fortran/stamp"];
+    let headers = headers.map(|file| fs::read(prefix().join(file)).expect("a header"));
+    let key = key(&(texts, headers, format!("{command:?}")));
     let binary = own_folder().join("programs").join(key).join(name);
     if !binary.exists() {
         let begun = Instant::now();
@@ -61,6 +62,14 @@ fn compiler(source: &Path) -> Command {
             .args(["--edition", "2024", "-O", "-g", "-D", "warnings"])
             .arg(format!("-Lnative={library}"))
             .arg(format!("-Clink-arg=-Wl,-rpath,{library}"))
+            .arg(source);
+        return command;
+    }
+    if let Some("f90" | "f") = kind {
+        let mut command = Command::new(prefix().join("bin/mpifort"));
+        command
+            .args(["-O2", "-g", "-Werror", "-J"])
+            .arg(own_folder())
             .arg(source);
         return command;
     }

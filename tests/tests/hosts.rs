@@ -62,6 +62,26 @@ fn ranks_are_placed_and_have_streams_and_codes() {
 }
 
 #[test]
+fn neighbours_in_a_grid_share_a_host_if_ranks_may_change() {
+    let hosts = hosts!(2);
+    let on = |options: &[&str]| {
+        let run = hosts.mpirun(options.iter().copied().chain(["-n", "8"]));
+        run.arg(program("grid")).ok().stdout()
+    };
+    let told = |kept: u32, moved: u32| {
+        format!("{kept} pairs of neighbours apart, {moved} with other ranks\n")
+    };
+    let layout = ["--host", "h1:4,h2:4"];
+    assert_eq!(on(&layout), told(4, 2));
+    assert_eq!(
+        on(&[&layout[..], &["--map-by", "node"]].concat()),
+        told(6, 2)
+    );
+    // Unequal numbers of ranks stay as they are.
+    assert_eq!(on(&["--host", "h1:5,h2:3"]), told(4, 4));
+}
+
+#[test]
 fn collectives_are_right_and_have_the_same_bits_on_any_hosts() {
     let hosts = hosts!(2);
     let ordered = |options: &[&str], order: &str| {

@@ -49,6 +49,23 @@ fn a_new_communicator_of_a_host_has_the_ranks_that_are_there_now() {
     }
 }
 
+/// Between two images of a move some mappings become one, and others two.
+#[test]
+fn mappings_that_become_one_while_their_rank_moves_keep_their_pages() {
+    let hosts = hosts!(2);
+    let gate = Job::gate(&hosts);
+    let mut job = Job::start(&hosts, &[], |run| run.arg(program("merging")).arg(&gate));
+    job.until("committed", 1);
+    for to in ["h2", "h1", "h2", "h1", "h2", "h1"] {
+        assert!(migrate(&hosts, "1", to).contains("rank 1 has moved"));
+    }
+    assert_eq!(job.events("recovered"), 0);
+    let done = job.end();
+    good(&done);
+    let whole = done.stdout().matches("has all its pages").count();
+    assert_eq!(whole, 4, "{}", done.text());
+}
+
 #[test]
 fn an_update_goes_down_the_tree_to_ranks_with_and_without_the_table() {
     let hosts = hosts!(3);

@@ -50,6 +50,21 @@ fn derived_datatypes_and_communicators() {
 }
 
 #[test]
+fn intercommunicators() {
+    survives("intercomms", &["150"]);
+}
+
+#[test]
+fn neighbourhood_collectives() {
+    survives("neighborhoods", &["400"]);
+}
+
+#[test]
+fn partitioned_communication() {
+    survives("partitioned", &["600"]);
+}
+
+#[test]
 fn persistent_requests() {
     survives("persistent", &["20000", "600"]);
 }

@@ -52,6 +52,21 @@ fn derived_datatypes_and_communicators() {
 }
 
 #[test]
+fn intercommunicators() {
+    program_survives(&each_rank("intercomms", &["150"]), 1..3);
+}
+
+#[test]
+fn neighbourhood_collectives() {
+    program_survives(&each_rank("neighborhoods", &["400"]), 1..3);
+}
+
+#[test]
+fn partitioned_communication() {
+    program_survives(&each_rank("partitioned", &["600"]), 1..3);
+}
+
+#[test]
 fn persistent_requests() {
     program_survives(&each_rank("persistent", &["20000", "600"]), 1..3);
 }

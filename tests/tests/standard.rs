@@ -30,6 +30,29 @@ fn communicators() {
     on("comms", &[1, 2, 3, 4, 9]);
 }
 
+fn over_tcp(name: &str, ranks: u32) {
+    let run = Run::new(ranks, program(name)).env("REJOIN_TRANSPORT", "tcp");
+    run.limit(LIMIT).ok();
+}
+
+#[test]
+fn intercommunicators() {
+    on("intercomms", &[1, 2, 3, 4, 7]);
+    over_tcp("intercomms", 5);
+}
+
+#[test]
+fn neighbourhood_collectives() {
+    on("neighborhoods", &[1, 2, 3, 4, 6]);
+    over_tcp("neighborhoods", 4);
+}
+
+#[test]
+fn partitioned_communication() {
+    on("partitioned", &[1, 2, 3, 4]);
+    over_tcp("partitioned", 3);
+}
+
 #[test]
 fn attributes_and_info() {
     on("objects", &[1, 2, 4]);
@@ -58,8 +81,7 @@ fn threads() {
 #[test]
 fn communicators_are_made_beside_each_other() {
     on("making", &[1, 2, 4]);
-    let run = Run::new(3, program("making")).env("REJOIN_TRANSPORT", "tcp");
-    run.limit(LIMIT).ok();
+    over_tcp("making", 3);
 }
 
 #[test]

@@ -49,6 +49,21 @@ fn derived_datatypes_and_communicators() {
 }
 
 #[test]
+fn intercommunicators() {
+    ordered("intercomms", &["150"]);
+}
+
+#[test]
+fn neighbourhood_collectives() {
+    ordered("neighborhoods", &["400"]);
+}
+
+#[test]
+fn partitioned_communication() {
+    ordered("partitioned", &["600"]);
+}
+
+#[test]
 fn persistent_requests() {
     ordered("persistent", &["20000", "600"]);
 }

@@ -11,7 +11,7 @@ use crate::{Holds, ImageCost, Limits, ProcessMap, Welcome};
 pub const MANAGER_FD: &str = "REJOIN_MANAGER_FD";
 
 /// Version of the messages in this crate; both sides must have the same.
-pub const VERSION: u32 = 30;
+pub const VERSION: u32 = 31;
 
 /// What the manager requests of a rank by signal, in the number that comes with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -218,6 +218,8 @@ pub enum FromManager {
         generation: Generation,
         /// The image's epoch.
         epoch: Epoch,
+        /// No rollback goes back behind this checkpoint; 0 before the first commit.
+        oldest: Epoch,
     },
     /// Take an image of this number at the next safe point without entering an epoch.
     Move {

@@ -1,6 +1,7 @@
 //! `cargo xtask codegen`: writes the C ABI's header, constants, types, entry points and the page of
-//! functions. Its sources are the tables in `c-abi/abi` and the implementations in
-//! `c-abi/src/functions`. It also writes the page of states from enums of the managers.
+//! functions, and the entry points of Fortran. Its sources are the tables in `c-abi/abi` and the
+//! implementations in `c-abi/src/functions`. It also writes the page of states from enums of the
+//! managers.
 
 use std::fs;
 use std::io::Write as _;
@@ -14,6 +15,7 @@ mod constants;
 mod ctype;
 mod entry;
 mod facade;
+mod fortran;
 mod function_table;
 mod header;
 mod mark;
@@ -54,6 +56,14 @@ pub fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
+/// What other files find in the library by name: its functions, and those that are missing.
+fn library_tables(model: &model::Model, found: &scan::Found) -> String {
+    let is_missing = |f: &&model::Function| entry::implementation(model, f, found).is_none();
+    let missing = model.functions.iter().filter(is_missing);
+    let missing = function_table::missing(missing.map(|f| f.name.as_str()));
+    format!("{}\n{missing}", function_table::addresses(model))
+}
+
 /// Fails when a checked-in file differs from what would be written.
 pub fn check() -> Result<()> {
     let root = crate::workspace::root();
@@ -64,6 +74,12 @@ pub fn check() -> Result<()> {
 pub fn function_names(root: &Path) -> Result<Vec<String>> {
     let model = model::Model::load(&root.join("c-abi/abi"))?;
     Ok(model.functions.into_iter().map(|f| f.name).collect())
+}
+
+/// The sources for compilers of Fortran: name and text of `mpif.h` and of the modules. They are
+/// made when they are installed.
+pub fn fortran_sources(root: &Path) -> Result<[(&'static str, String); 2]> {
+    fortran::interfaces_of(&model::Model::load(&root.join("c-abi/abi"))?)
 }
 
 /// All generated files: path from the workspace's root, and text.
@@ -98,9 +114,12 @@ fn generate(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     ));
     outputs.push((
         generated.join("function_table.rs"),
-        rustfmt(&function_table::addresses(&model))?,
+        rustfmt(&library_tables(&model, &found))?,
     ));
     for (path, text) in facade::render(root, &model)? {
+        outputs.push((path, rustfmt(&text)?));
+    }
+    for (path, text) in fortran::sources(&model) {
         outputs.push((path, rustfmt(&text)?));
     }
     for (name, text) in files {

@@ -1,16 +1,45 @@
 //! `cargo xtask install`: the library, the launcher, the header, the compiler wrappers.
 
+use std::collections::hash_map::DefaultHasher;
 use std::ffi::OsStr;
 use std::fs;
+use std::hash::{Hash as _, Hasher as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
+mod wrappers;
+
 /// The features with the hooks that tests need.
 pub const FAULT_INJECTION: &str = "rejoin-c-abi/fault-injection,rejoin-managers/fault-injection";
-const WRAPPER: &str = include_str!("install/wrapper.sh");
+
+/// The build profiles that users choose from.
+pub const PROFILES: [&str; 3] = ["release", "fast", "dev"];
+
+/// Façades for programs of other MPIs: the built file, its folder below `lib/rejoin`, so that it
+/// takes no other MPI's place, its name there, and the other names of libraries that it stands for.
+const FACADES: [(&str, &str, &str, &[&str]); 2] = [
+    (
+        "libmpi.so",
+        "openmpi",
+        "libmpi.so.40",
+        // Every program that mpifort has linked names all.
+        &[
+            "libmpi_mpifh.so.40",
+            "libmpi_usempi_ignore_tkr.so.40",
+            "libmpi_usempif08.so.40",
+        ],
+    ),
+    (
+        "libmpich.so",
+        "mpich",
+        "libmpi.so.12",
+        // Fortran's functions, and Debian's names of both.
+        &["libmpifort.so.12", "libmpich.so.12", "libmpichfort.so.12"],
+    ),
+];
 
 /// Options of `cargo xtask install`.
 #[derive(clap::Args)]
@@ -22,7 +51,7 @@ pub struct Args {
     #[arg(long, env = "DESTDIR")]
     pub destdir: Option<PathBuf>,
     /// The build profile.
-    #[arg(long, default_value = "release", value_parser = ["release", "fast", "dev"])]
+    #[arg(long, default_value = "release", value_parser = PROFILES)]
     pub profile: String,
     /// Keeps the debug information in what is installed.
     #[arg(long)]
@@ -52,8 +81,14 @@ pub fn run(args: Args) -> Result<()> {
 /// Builds and installs; gives the folder where everything is now (destdir and prefix).
 pub fn install(args: &Args) -> Result<PathBuf> {
     let root = crate::workspace::root();
-    let built = match &args.built {
-        Some(folder) => folder.clone(),
+    let Built {
+        libraries,
+        programs,
+    } = match &args.built {
+        Some(folder) => Built {
+            libraries: folder.clone(),
+            programs: folder.clone(),
+        },
         None => build(&root, args)?,
     };
     let prefix = std::path::absolute(&args.prefix)?;
@@ -61,46 +96,95 @@ pub fn install(args: &Args) -> Result<PathBuf> {
     let folders = [
         "bin",
         "lib/pkgconfig",
+        "lib/rejoin/mpich",
         "lib/rejoin/openmpi",
         "libexec/rejoin",
         "include",
+        "share/man/man1",
+        "share/rejoin/fortran",
     ];
     for folder in folders {
         let folder = at.join(folder);
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     }
     let put = |from: &Path, to: &str, mode: u32| place(from, &at.join(to), mode, !args.no_strip);
-    put(&built.join("libmpi_abi.so"), "lib/libmpi_abi.so.1", 0o755)?;
-    link("libmpi_abi.so.1", &at.join("lib/libmpi_abi.so"))?;
-    link("libmpi_abi.so.1", &at.join("lib/libmpi.so"))?;
-    // In a folder of its own, so that it takes no other MPI's place.
     put(
-        &built.join("libmpi.so"),
-        "lib/rejoin/openmpi/libmpi.so.40",
+        &libraries.join("libmpi_abi.so"),
+        "lib/libmpi_abi.so.1",
         0o755,
     )?;
-    // Every program that mpifort has linked names both.
-    for fortran in ["libmpi_mpifh.so.40", "libmpi_usempi_ignore_tkr.so.40"] {
-        link("libmpi.so.40", &at.join("lib/rejoin/openmpi").join(fortran))?;
+    link("libmpi_abi.so.1", &at.join("lib/libmpi_abi.so"))?;
+    link("libmpi_abi.so.1", &at.join("lib/libmpi.so"))?;
+    for (built_as, folder, name, links) in FACADES {
+        let folder = Path::new("lib/rejoin").join(folder);
+        let file = folder.join(name);
+        put(&libraries.join(built_as), &file.to_string_lossy(), 0o755)?;
+        for other in links {
+            link(name, &at.join(&folder).join(other))?;
+        }
     }
     put(&root.join("c-abi/include/mpi.h"), "include/mpi.h", 0o644)?;
     for program in ["mpirun", "rejoin"] {
-        put(&built.join(program), &format!("bin/{program}"), 0o755)?;
+        put(&programs.join(program), &format!("bin/{program}"), 0o755)?;
     }
     let restarter = build_restarter(&root, args)?;
     put(&restarter, "libexec/rejoin/rejoin-restarter", 0o755)?;
     link("mpirun", &at.join("bin/mpiexec"))?;
-    for (name, cxx) in [("mpicc", false), ("mpicxx", true)] {
-        write(&at.join("bin").join(name), &wrapper(name, cxx), 0o755)?;
-    }
-    link("mpicxx", &at.join("bin/mpic++"))?;
+    install_wrappers(&at)?;
+    install_fortran(&root, &libraries, args, &at)?;
     let pkgconfig = at.join("lib/pkgconfig");
     write(&pkgconfig.join("rejoin.pc"), &pkg_config(), 0o644)?;
     for name in ["mpi.pc", "mpi_abi.pc"] {
         link("rejoin.pc", &pkgconfig.join(name))?;
     }
-    write_manual(&built.join("rejoin"), &at)?;
+    write_manual(&programs.join("rejoin"), &at)?;
     Ok(at)
+}
+
+/// The compiler wrappers and their man pages, under all names.
+fn install_wrappers(at: &Path) -> Result<()> {
+    let place = |name: &str| at.join("bin").join(name);
+    let page = |name: &str| at.join("share/man/man1").join(format!("{name}.1"));
+    for language in &wrappers::ALL {
+        let name = language.wrapper;
+        write(&place(name), &language.script(), 0o755)?;
+        write(&page(name), &language.page(), 0o644)?;
+    }
+    for (other, wrapper) in [
+        ("mpic++", "mpicxx"),
+        ("mpif77", "mpifort"),
+        ("mpif90", "mpifort"),
+    ] {
+        link(wrapper, &place(other))?;
+        write(&page(other), &format!(".so man1/{wrapper}.1\n"), 0o644)?;
+    }
+    Ok(())
+}
+
+/// The library for Fortran, `mpif.h`, and the sources that `mpifort` compiles once for each
+/// compiler.
+fn install_fortran(root: &Path, built: &Path, args: &Args, at: &Path) -> Result<()> {
+    let library = at.join("lib/libmpifort_abi.so.1");
+    place(
+        &built.join("libmpifort_abi.so"),
+        &library,
+        0o755,
+        !args.no_strip,
+    )?;
+    link("libmpifort_abi.so.1", &at.join("lib/libmpifort_abi.so"))?;
+    let [(_, include), (modules, text)] = crate::codegen::fortran_sources(root)?;
+    write(&at.join("include/mpif.h"), &include, 0o644)?;
+    let probe = fs::read_to_string(root.join("fortran/modules/probe.f90"))?;
+    let mut stamp = DefaultHasher::new();
+    for (name, text) in [(modules, text), ("probe.f90", probe)] {
+        text.hash(&mut stamp);
+        write(&at.join("share/rejoin/fortran").join(name), &text, 0o644)?;
+    }
+    // Modules that were compiled from other sources are not used.
+    let stamp = format!("{:016x}\n", stamp.finish());
+    write(&at.join("share/rejoin/fortran/stamp"), &stamp, 0o644)?;
+    let script = at.join("libexec/rejoin/fortran-modules");
+    write(&script, wrappers::FORTRAN_MODULES, 0o755)
 }
 
 /// Makes the built program write the man pages and completions from its own definition of the
@@ -112,25 +196,80 @@ fn write_manual(rejoin: &Path, at: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Builds the library and the programs; gives the folder with them.
-fn build(root: &Path, args: &Args) -> Result<PathBuf> {
+/// Folders with what cargo has built.
+struct Built {
+    libraries: PathBuf,
+    programs: PathBuf,
+}
+
+/// The packages with the libraries, and that with the programs.
+const LIBRARIES: [&str; 4] = [
+    "rejoin-c-abi",
+    "rejoin-facade-openmpi",
+    "rejoin-facade-mpich",
+    "rejoin-fortran",
+];
+const PROGRAMS: [&str; 1] = ["rejoin-managers"];
+
+/// The packages whose libraries and programs are installed.
+pub fn packages() -> Vec<&'static str> {
+    [&LIBRARIES[..], &PROGRAMS].concat()
+}
+
+/// Builds the libraries and the programs. In a release only the libraries are optimised across
+/// crates: the programs wait for messages, and that would take longer than all the rest.
+fn build(root: &Path, args: &Args) -> Result<Built> {
+    let [libraries, programs] = match args.profile.as_str() {
+        "release" => ["release", "fast"],
+        profile => [profile, profile],
+    };
+    let mut builds = match libraries == programs {
+        true => vec![cargo_build(
+            root,
+            libraries,
+            &packages(),
+            args.fault_injection,
+        )],
+        false => vec![
+            cargo_build(root, libraries, &LIBRARIES, args.fault_injection),
+            cargo_build(root, programs, &PROGRAMS, args.fault_injection),
+        ],
+    };
+    // At the same time: the last step of a library uses one core.
+    let builds: Vec<_> = builds.iter_mut().map(Command::spawn).collect();
+    let ended = builds.into_iter().map(|build| build?.wait());
+    for status in ended.collect::<Vec<_>>() {
+        let status = status.context("starting cargo")?;
+        ensure!(status.success(), "the build failed");
+    }
+    let target = target_directory(root)?;
+    Ok(Built {
+        libraries: target.join(profile_folder(libraries)),
+        programs: target.join(profile_folder(programs)),
+    })
+}
+
+/// Cargo's command that builds these packages.
+fn cargo_build(root: &Path, profile: &str, packages: &[&str], hooks: bool) -> Command {
     let mut build = Command::new(cargo());
     build
         .current_dir(root)
-        .args(["build", "--locked", "--profile", &args.profile])
-        .args(["-p", "rejoin-c-abi", "-p", "rejoin-managers"])
-        .args(["-p", "rejoin-facade-openmpi"]);
-    if args.fault_injection {
-        build.args(["--features", FAULT_INJECTION]);
+        .args(["build", "--locked", "--profile", profile]);
+    for package in packages {
+        build.args(["-p", package]);
     }
-    let status = build.status().context("starting cargo")?;
-    ensure!(status.success(), "the build failed");
-    Ok(target_directory(root)?.join(profile_folder(args)))
+    if hooks {
+        let hooks = FAULT_INJECTION.split(',');
+        let of_these = |hook: &&str| packages.iter().any(|package| hook.starts_with(package));
+        let hooks: Vec<_> = hooks.filter(of_these).collect();
+        build.arg("--features").arg(hooks.join(","));
+    }
+    build
 }
 
 /// Cargo's folder of a profile.
-fn profile_folder(args: &Args) -> &str {
-    match args.profile.as_str() {
+fn profile_folder(profile: &str) -> &str {
+    match profile {
         "dev" => "debug",
         profile => profile,
     }
@@ -154,7 +293,9 @@ fn build_restarter(root: &Path, args: &Args) -> Result<PathBuf> {
         .env_remove("RUSTFLAGS");
     let status = build.status().context("starting cargo")?;
     ensure!(status.success(), "the build of the restarter failed");
-    Ok(target.join(profile_folder(args)).join("rejoin-restarter"))
+    Ok(target
+        .join(profile_folder(&args.profile))
+        .join("rejoin-restarter"))
 }
 
 /// Cargo's target folder, from whichever setting it comes.
@@ -226,21 +367,6 @@ fn fresh(to: &Path) -> PathBuf {
     to.with_file_name(name)
 }
 
-fn wrapper(name: &str, cxx: bool) -> String {
-    let (language, usual, own, default) = if cxx {
-        ("C++", "CXX", "MPICXX_CXX", "c++")
-    } else {
-        ("C", "CC", "MPICC_CC", "cc")
-    };
-    WRAPPER
-        .replace("@NAME@", name)
-        .replace("@LANGUAGE@", language)
-        .replace("@USUAL@", usual)
-        .replace("@OWN@", own)
-        .replace("@DEFAULT@", default)
-        .replace("@VERSION@", env!("CARGO_PKG_VERSION"))
-}
-
 /// Moves with the tree, as the wrappers do.
 fn pkg_config() -> String {
     format!(
@@ -262,47 +388,5 @@ mod tests {
         assert_eq!(below(Some(Path::new("")), prefix), prefix);
         let packaged = below(Some(Path::new("/tmp/pkg")), prefix);
         assert_eq!(packaged, Path::new("/tmp/pkg/opt/rejoin"));
-    }
-
-    /// Runs the wrapper with `echo` as the compiler, from a moved tree with a blank in its name and
-    /// through a symbolic link.
-    #[test]
-    fn the_wrapper_finds_its_prefix_and_adds_what_is_needed() {
-        let base = std::env::temp_dir().join(format!("rejoin wrapper {}", std::process::id()));
-        let bin = base.join("bin");
-        fs::create_dir_all(&bin).expect("a folder");
-        let base = base.canonicalize().expect("the folder");
-        write(&bin.join("mpicc"), &wrapper("mpicc", false), 0o755).expect("the wrapper");
-        link("bin/mpicc", &base.join("cc")).expect("a link");
-        let run = |args: &[&str]| {
-            let out = Command::new(base.join("cc"))
-                .env("REJOIN_CC", "echo")
-                .args(args)
-                .output()
-                .expect("the wrapper runs");
-            assert!(out.status.success(), "{out:?}");
-            String::from_utf8_lossy(&out.stdout).trim().to_owned()
-        };
-        let place = base.display();
-        let compile = format!("-I{place}/include");
-        let link = format!("-L{place}/lib -Wl,-rpath,{place}/lib -Wl,--enable-new-dtags -lmpi_abi");
-        assert_eq!(
-            run(&["a.c", "-o", "a b"]),
-            format!("a.c -o a b {compile} {link}")
-        );
-        assert_eq!(run(&["-c", "a.c"]), format!("-c a.c {compile}"));
-        assert_eq!(run(&["-v"]), format!("-v {compile}"));
-        assert_eq!(run(&["-show"]), format!("echo {compile} {link}"));
-        assert_eq!(run(&["--showme:compile"]), compile);
-        assert_eq!(run(&["-showme:link"]), link);
-        assert_eq!(run(&["-show", "-c"]), format!("echo -c {compile}"));
-        assert_eq!(run(&["-compile-info"]), format!("echo  {compile} -c"));
-        let refused = Command::new(base.join("cc"))
-            .args(["-static", "a.c"])
-            .output()
-            .expect("the wrapper runs");
-        let text = String::from_utf8_lossy(&refused.stderr);
-        assert!(!refused.status.success() && text.contains("shared library only"));
-        fs::remove_dir_all(&base).expect("the folder goes");
     }
 }

@@ -132,7 +132,7 @@ const CLAIMS: &[Claim] = &[
     },
     Claim {
         name: "clients",
-        what: "examples/, another MPI's programs, NetPIPE, HPC Challenge and mpi4py's tests run",
+        what: "examples/, both packages, programs of other MPIs and of Fortran, HPC Challenge, mpi4py's tests run",
         minutes: 80,
         run: clients,
     },
@@ -165,8 +165,10 @@ pub fn run(args: Args) -> Result<()> {
     };
     prepare(&Setting::new(20, &shared)?)?;
     let mut results: Vec<(&str, Result<()>)> = Vec::new();
+    let begun = Instant::now();
     for claim in chosen {
-        println!("\n=== {}: {}", claim.name, claim.what);
+        let so_far = begun.elapsed().as_secs();
+        println!("\n=== {}: {} ({so_far} s so far)", claim.name, claim.what);
         let result = measured(claim, &Setting::new(claim.minutes, &shared)?);
         let failed = result.is_err();
         if let Err(e) = &result {
@@ -216,6 +218,7 @@ fn summary(results: &[(&str, Result<()>)]) -> Result<()> {
 const PACKAGES: &[(&str, &str)] = &[
     ("gcc", "/usr/bin/gcc"),
     ("g++", "/usr/bin/g++"),
+    ("gfortran", "/usr/bin/gfortran"),
     ("libc6-dev", "/usr/include/stdio.h"),
     ("binutils", "/usr/bin/strip"),
     ("make", "/usr/bin/make"),
@@ -394,9 +397,18 @@ fn seed() -> Result<u64> {
     }
 }
 
-/// Scripts of `tests/clients`. The first one builds for minutes on one core, so it begins.
-const CLIENTS: [&str; 6] = [
-    "mpi4py", "hpcc", "openmpi", "netpipe", "foreign", "examples",
+/// Scripts of `tests/clients`: those that show what no other one does, the longest first.
+/// `cargo xtask clients` runs all.
+const CLIENTS: [&str; 9] = [
+    "mpi4py",
+    "openmpi",
+    "mpich",
+    "debian/hpcc",
+    "fortran",
+    "foreign",
+    "examples",
+    "wheel",
+    "deb",
 ];
 
 /// Runs these scripts with the installation that users make, two at a time.

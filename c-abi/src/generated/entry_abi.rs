@@ -14,6 +14,29 @@ use crate::errors::ErrorOwner;
 use crate::functions;
 use crate::handles::HandleKind;
 
+#[inline]
+unsafe fn shared_abi_get_fortran_booleans(
+    logical_size: c_int,
+    logical_true: *mut c_void,
+    logical_false: *mut c_void,
+    is_set: *mut c_int,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Abi_get_fortran_booleans", Phase::Any, true) },
+        ErrorOwner::None,
+        |mpi| unsafe {
+            crate::functions::abi::fortran::abi_get_fortran_booleans(
+                mpi,
+                logical_size,
+                logical_true,
+                logical_false,
+                is_set,
+            )
+        },
+    )
+}
+
 /// `int MPI_Abi_get_fortran_booleans(int logical_size, void *logical_true, void *logical_false, int *is_set)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Abi_get_fortran_booleans(
@@ -23,12 +46,7 @@ pub unsafe extern "C" fn MPI_Abi_get_fortran_booleans(
     is_set: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Abi_get_fortran_booleans", Phase::Any, true) },
-            ErrorOwner::None,
-        )
-    }
+    unsafe { shared_abi_get_fortran_booleans(logical_size, logical_true, logical_false, is_set) }
 }
 
 /// `MPI_Abi_get_fortran_booleans` under its profiling name.
@@ -40,12 +58,7 @@ pub unsafe extern "C" fn PMPI_Abi_get_fortran_booleans(
     is_set: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Abi_get_fortran_booleans", Phase::Any, true) },
-            ErrorOwner::None,
-        )
-    }
+    unsafe { shared_abi_get_fortran_booleans(logical_size, logical_true, logical_false, is_set) }
 }
 
 #[inline]
@@ -54,7 +67,7 @@ unsafe fn shared_abi_get_fortran_info(info: *mut MPI_Info) -> c_int {
     enter(
         &const { EntryPoint::new("MPI_Abi_get_fortran_info", Phase::Any, true) },
         ErrorOwner::None,
-        |mpi| unsafe { crate::functions::abi::version::abi_get_fortran_info(mpi, info) },
+        |mpi| unsafe { crate::functions::abi::fortran::abi_get_fortran_info(mpi, info) },
     )
 }
 
@@ -126,6 +139,27 @@ pub unsafe extern "C" fn PMPI_Abi_get_version(
     unsafe { shared_abi_get_version(abi_major, abi_minor) }
 }
 
+#[inline]
+unsafe fn shared_abi_set_fortran_booleans(
+    logical_size: c_int,
+    logical_true: *mut c_void,
+    logical_false: *mut c_void,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Abi_set_fortran_booleans", Phase::Any, true) },
+        ErrorOwner::None,
+        |mpi| unsafe {
+            crate::functions::abi::fortran::abi_set_fortran_booleans(
+                mpi,
+                logical_size,
+                logical_true,
+                logical_false,
+            )
+        },
+    )
+}
+
 /// `int MPI_Abi_set_fortran_booleans(int logical_size, void *logical_true, void *logical_false)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Abi_set_fortran_booleans(
@@ -134,12 +168,7 @@ pub unsafe extern "C" fn MPI_Abi_set_fortran_booleans(
     logical_false: *mut c_void,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Abi_set_fortran_booleans", Phase::Any, true) },
-            ErrorOwner::None,
-        )
-    }
+    unsafe { shared_abi_set_fortran_booleans(logical_size, logical_true, logical_false) }
 }
 
 /// `MPI_Abi_set_fortran_booleans` under its profiling name.
@@ -150,36 +179,31 @@ pub unsafe extern "C" fn PMPI_Abi_set_fortran_booleans(
     logical_false: *mut c_void,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Abi_set_fortran_booleans", Phase::Any, true) },
-            ErrorOwner::None,
-        )
-    }
+    unsafe { shared_abi_set_fortran_booleans(logical_size, logical_true, logical_false) }
+}
+
+#[inline]
+unsafe fn shared_abi_set_fortran_info(info: MPI_Info) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Abi_set_fortran_info", Phase::Any, true) },
+        ErrorOwner::None,
+        |mpi| unsafe { crate::functions::abi::fortran::abi_set_fortran_info(mpi, info) },
+    )
 }
 
 /// `int MPI_Abi_set_fortran_info(MPI_Info info)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Abi_set_fortran_info(info: MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Abi_set_fortran_info", Phase::Any, true) },
-            ErrorOwner::None,
-        )
-    }
+    unsafe { shared_abi_set_fortran_info(info) }
 }
 
 /// `MPI_Abi_set_fortran_info` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Abi_set_fortran_info(info: MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Abi_set_fortran_info", Phase::Any, true) },
-            ErrorOwner::None,
-        )
-    }
+    unsafe { shared_abi_set_fortran_info(info) }
 }
 
 /// `MPI_Comm MPI_Comm_fromint(int comm)`.

@@ -1362,6 +1362,33 @@ pub unsafe extern "C" fn PMPI_Group_union(
     unsafe { shared_group_union(group1, group2, newgroup) }
 }
 
+#[inline]
+unsafe fn shared_intercomm_create(
+    local_comm: MPI_Comm,
+    local_leader: c_int,
+    peer_comm: MPI_Comm,
+    remote_leader: c_int,
+    tag: c_int,
+    newintercomm: *mut MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Intercomm_create", Phase::Running, false) },
+        ErrorOwner::of(local_comm),
+        |mpi| unsafe {
+            crate::functions::communicators::intercommunicators::intercomm_create(
+                mpi,
+                local_comm,
+                local_leader,
+                peer_comm,
+                remote_leader,
+                tag,
+                newintercomm,
+            )
+        },
+    )
+}
+
 /// `int MPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm, int remote_leader, int tag, MPI_Comm *newintercomm)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Intercomm_create(
@@ -1374,9 +1401,13 @@ pub unsafe extern "C" fn MPI_Intercomm_create(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Intercomm_create", Phase::Running, false) },
-            ErrorOwner::of(local_comm),
+        shared_intercomm_create(
+            local_comm,
+            local_leader,
+            peer_comm,
+            remote_leader,
+            tag,
+            newintercomm,
         )
     }
 }
@@ -1393,11 +1424,46 @@ pub unsafe extern "C" fn PMPI_Intercomm_create(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Intercomm_create", Phase::Running, false) },
-            ErrorOwner::of(local_comm),
+        shared_intercomm_create(
+            local_comm,
+            local_leader,
+            peer_comm,
+            remote_leader,
+            tag,
+            newintercomm,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_intercomm_create_from_groups(
+    local_group: MPI_Group,
+    local_leader: c_int,
+    remote_group: MPI_Group,
+    remote_leader: c_int,
+    stringtag: *const c_char,
+    info: MPI_Info,
+    errhandler: MPI_Errhandler,
+    newintercomm: *mut MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Intercomm_create_from_groups", Phase::Running, true) },
+        ErrorOwner::Made(HandleKind::Comm, errhandler),
+        |mpi| unsafe {
+            crate::functions::processes::session::intercomm_create_from_groups(
+                mpi,
+                local_group,
+                local_leader,
+                remote_group,
+                remote_leader,
+                stringtag,
+                info,
+                errhandler,
+                newintercomm,
+            )
+        },
+    )
 }
 
 /// `int MPI_Intercomm_create_from_groups(MPI_Group local_group, int local_leader, MPI_Group remote_group, int remote_leader, const char *stringtag, MPI_Info info, MPI_Errhandler errhandler, MPI_Comm *newintercomm)`.
@@ -1414,9 +1480,15 @@ pub unsafe extern "C" fn MPI_Intercomm_create_from_groups(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Intercomm_create_from_groups", Phase::Running, true) },
-            ErrorOwner::Made(HandleKind::Comm, errhandler),
+        shared_intercomm_create_from_groups(
+            local_group,
+            local_leader,
+            remote_group,
+            remote_leader,
+            stringtag,
+            info,
+            errhandler,
+            newintercomm,
         )
     }
 }
@@ -1435,11 +1507,38 @@ pub unsafe extern "C" fn PMPI_Intercomm_create_from_groups(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Intercomm_create_from_groups", Phase::Running, true) },
-            ErrorOwner::Made(HandleKind::Comm, errhandler),
+        shared_intercomm_create_from_groups(
+            local_group,
+            local_leader,
+            remote_group,
+            remote_leader,
+            stringtag,
+            info,
+            errhandler,
+            newintercomm,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_intercomm_merge(
+    intercomm: MPI_Comm,
+    high: c_int,
+    newintracomm: *mut MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Intercomm_merge", Phase::Running, false) },
+        ErrorOwner::of(intercomm),
+        |mpi| unsafe {
+            crate::functions::communicators::intercommunicators::intercomm_merge(
+                mpi,
+                intercomm,
+                high,
+                newintracomm,
+            )
+        },
+    )
 }
 
 /// `int MPI_Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm *newintracomm)`.
@@ -1450,12 +1549,7 @@ pub unsafe extern "C" fn MPI_Intercomm_merge(
     newintracomm: *mut MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Intercomm_merge", Phase::Running, false) },
-            ErrorOwner::of(intercomm),
-        )
-    }
+    unsafe { shared_intercomm_merge(intercomm, high, newintracomm) }
 }
 
 /// `MPI_Intercomm_merge` under its profiling name.
@@ -1466,12 +1560,7 @@ pub unsafe extern "C" fn PMPI_Intercomm_merge(
     newintracomm: *mut MPI_Comm,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Intercomm_merge", Phase::Running, false) },
-            ErrorOwner::of(intercomm),
-        )
-    }
+    unsafe { shared_intercomm_merge(intercomm, high, newintracomm) }
 }
 
 #[inline]

@@ -14,100 +14,116 @@ use crate::errors::ErrorOwner;
 use crate::functions;
 use crate::handles::HandleKind;
 
+#[inline]
+unsafe fn shared_file_close(fh: *mut MPI_File) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_close", Phase::Running, false) },
+        ErrorOwner::at(fh),
+        |mpi| unsafe { crate::functions::files::manage::file_close(mpi, fh) },
+    )
+}
+
 /// `int MPI_File_close(MPI_File *fh)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_close(fh: *mut MPI_File) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_close", Phase::Running, false) },
-            ErrorOwner::at(fh),
-        )
-    }
+    unsafe { shared_file_close(fh) }
 }
 
 /// `MPI_File_close` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_close(fh: *mut MPI_File) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_close", Phase::Running, false) },
-            ErrorOwner::at(fh),
-        )
-    }
+    unsafe { shared_file_close(fh) }
+}
+
+#[inline]
+unsafe fn shared_file_delete(filename: *const c_char, info: MPI_Info) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_delete", Phase::Running, true) },
+        ErrorOwner::of(super::constants::MPI_FILE_NULL),
+        |mpi| unsafe { crate::functions::files::manage::file_delete(mpi, filename, info) },
+    )
 }
 
 /// `int MPI_File_delete(const char *filename, MPI_Info info)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_delete(filename: *const c_char, info: MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_delete", Phase::Running, true) },
-            ErrorOwner::of(super::constants::MPI_FILE_NULL),
-        )
-    }
+    unsafe { shared_file_delete(filename, info) }
 }
 
 /// `MPI_File_delete` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_delete(filename: *const c_char, info: MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_delete", Phase::Running, true) },
-            ErrorOwner::of(super::constants::MPI_FILE_NULL),
-        )
-    }
+    unsafe { shared_file_delete(filename, info) }
+}
+
+#[inline]
+unsafe fn shared_file_get_amode(fh: MPI_File, amode: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_get_amode", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe { crate::functions::files::manage::file_get_amode(mpi, fh, amode) },
+    )
 }
 
 /// `int MPI_File_get_amode(MPI_File fh, int *amode)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_amode(fh: MPI_File, amode: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_get_amode", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_get_amode(fh, amode) }
 }
 
 /// `MPI_File_get_amode` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_get_amode(fh: MPI_File, amode: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_get_amode", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_get_amode(fh, amode) }
+}
+
+#[inline]
+unsafe fn shared_file_get_atomicity(fh: MPI_File, flag: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_get_atomicity", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe { crate::functions::files::manage::file_get_atomicity(mpi, fh, flag) },
+    )
 }
 
 /// `int MPI_File_get_atomicity(MPI_File fh, int *flag)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_atomicity(fh: MPI_File, flag: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_get_atomicity", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_get_atomicity(fh, flag) }
 }
 
 /// `MPI_File_get_atomicity` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_get_atomicity(fh: MPI_File, flag: *mut c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_get_atomicity", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_get_atomicity(fh, flag) }
+}
+
+#[inline]
+unsafe fn shared_file_get_byte_offset(
+    fh: MPI_File,
+    offset: MPI_Offset,
+    disp: *mut MPI_Offset,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_get_byte_offset", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::pointers::file_get_byte_offset(mpi, fh, offset, disp)
+        },
+    )
 }
 
 /// `int MPI_File_get_byte_offset(MPI_File fh, MPI_Offset offset, MPI_Offset *disp)`.
@@ -118,12 +134,7 @@ pub unsafe extern "C" fn MPI_File_get_byte_offset(
     disp: *mut MPI_Offset,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_get_byte_offset", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_get_byte_offset(fh, offset, disp) }
 }
 
 /// `MPI_File_get_byte_offset` under its profiling name.
@@ -134,84 +145,91 @@ pub unsafe extern "C" fn PMPI_File_get_byte_offset(
     disp: *mut MPI_Offset,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_get_byte_offset", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_get_byte_offset(fh, offset, disp) }
+}
+
+#[inline]
+unsafe fn shared_file_get_group(fh: MPI_File, group: *mut MPI_Group) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_get_group", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe { crate::functions::files::manage::file_get_group(mpi, fh, group) },
+    )
 }
 
 /// `int MPI_File_get_group(MPI_File fh, MPI_Group *group)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_group(fh: MPI_File, group: *mut MPI_Group) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_get_group", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_get_group(fh, group) }
 }
 
 /// `MPI_File_get_group` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_get_group(fh: MPI_File, group: *mut MPI_Group) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_get_group", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_get_group(fh, group) }
+}
+
+#[inline]
+unsafe fn shared_file_get_info(fh: MPI_File, info_used: *mut MPI_Info) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_get_info", Phase::Running, true) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe { crate::functions::files::manage::file_get_info(mpi, fh, info_used) },
+    )
 }
 
 /// `int MPI_File_get_info(MPI_File fh, MPI_Info *info_used)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_info(fh: MPI_File, info_used: *mut MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_get_info", Phase::Running, true) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_get_info(fh, info_used) }
 }
 
 /// `MPI_File_get_info` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_get_info(fh: MPI_File, info_used: *mut MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_get_info", Phase::Running, true) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_get_info(fh, info_used) }
+}
+
+#[inline]
+unsafe fn shared_file_get_position(fh: MPI_File, offset: *mut MPI_Offset) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_get_position", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe { crate::functions::files::pointers::file_get_position(mpi, fh, offset) },
+    )
 }
 
 /// `int MPI_File_get_position(MPI_File fh, MPI_Offset *offset)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_position(fh: MPI_File, offset: *mut MPI_Offset) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_get_position", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_get_position(fh, offset) }
 }
 
 /// `MPI_File_get_position` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_get_position(fh: MPI_File, offset: *mut MPI_Offset) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_get_position", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_get_position(fh, offset) }
+}
+
+#[inline]
+unsafe fn shared_file_get_position_shared(fh: MPI_File, offset: *mut MPI_Offset) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_get_position_shared", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::pointers::file_get_position_shared(mpi, fh, offset)
+        },
+    )
 }
 
 /// `int MPI_File_get_position_shared(MPI_File fh, MPI_Offset *offset)`.
@@ -221,12 +239,7 @@ pub unsafe extern "C" fn MPI_File_get_position_shared(
     offset: *mut MPI_Offset,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_get_position_shared", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_get_position_shared(fh, offset) }
 }
 
 /// `MPI_File_get_position_shared` under its profiling name.
@@ -236,36 +249,47 @@ pub unsafe extern "C" fn PMPI_File_get_position_shared(
     offset: *mut MPI_Offset,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_get_position_shared", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_get_position_shared(fh, offset) }
+}
+
+#[inline]
+unsafe fn shared_file_get_size(fh: MPI_File, size: *mut MPI_Offset) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_get_size", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe { crate::functions::files::manage::file_get_size(mpi, fh, size) },
+    )
 }
 
 /// `int MPI_File_get_size(MPI_File fh, MPI_Offset *size)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_get_size(fh: MPI_File, size: *mut MPI_Offset) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_get_size", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_get_size(fh, size) }
 }
 
 /// `MPI_File_get_size` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_get_size(fh: MPI_File, size: *mut MPI_Offset) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_get_size", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_get_size(fh, size) }
+}
+
+#[inline]
+unsafe fn shared_file_get_type_extent(
+    fh: MPI_File,
+    datatype: MPI_Datatype,
+    extent: OutCount,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_get_type_extent", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::views::file_get_type_extent(mpi, fh, datatype, extent)
+        },
+    )
 }
 
 /// `int MPI_File_get_type_extent(MPI_File fh, MPI_Datatype datatype, MPI_Aint *extent)`.
@@ -276,12 +300,7 @@ pub unsafe extern "C" fn MPI_File_get_type_extent(
     extent: *mut MPI_Aint,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_get_type_extent", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_get_type_extent(fh, datatype, extent.into()) }
 }
 
 /// `MPI_File_get_type_extent` under its profiling name.
@@ -292,12 +311,7 @@ pub unsafe extern "C" fn PMPI_File_get_type_extent(
     extent: *mut MPI_Aint,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_get_type_extent", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_get_type_extent(fh, datatype, extent.into()) }
 }
 
 /// `int MPI_File_get_type_extent_c(MPI_File fh, MPI_Datatype datatype, MPI_Count *extent)`.
@@ -308,12 +322,7 @@ pub unsafe extern "C" fn MPI_File_get_type_extent_c(
     extent: *mut MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_get_type_extent_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_get_type_extent(fh, datatype, extent.into()) }
 }
 
 /// `MPI_File_get_type_extent_c` under its profiling name.
@@ -324,12 +333,25 @@ pub unsafe extern "C" fn PMPI_File_get_type_extent_c(
     extent: *mut MPI_Count,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_get_type_extent_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_get_type_extent(fh, datatype, extent.into()) }
+}
+
+#[inline]
+unsafe fn shared_file_get_view(
+    fh: MPI_File,
+    disp: *mut MPI_Offset,
+    etype: *mut MPI_Datatype,
+    filetype: *mut MPI_Datatype,
+    datarep: *mut c_char,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_get_view", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::views::file_get_view(mpi, fh, disp, etype, filetype, datarep)
+        },
+    )
 }
 
 /// `int MPI_File_get_view(MPI_File fh, MPI_Offset *disp, MPI_Datatype *etype, MPI_Datatype *filetype, char *datarep)`.
@@ -342,12 +364,7 @@ pub unsafe extern "C" fn MPI_File_get_view(
     datarep: *mut c_char,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_get_view", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_get_view(fh, disp, etype, filetype, datarep) }
 }
 
 /// `MPI_File_get_view` under its profiling name.
@@ -360,12 +377,25 @@ pub unsafe extern "C" fn PMPI_File_get_view(
     datarep: *mut c_char,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_get_view", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_get_view(fh, disp, etype, filetype, datarep) }
+}
+
+#[inline]
+unsafe fn shared_file_iread(
+    fh: MPI_File,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_iread", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_iread(mpi, fh, buf, count, datatype, request)
+        },
+    )
 }
 
 /// `int MPI_File_iread(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Request *request)`.
@@ -378,12 +408,7 @@ pub unsafe extern "C" fn MPI_File_iread(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iread", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iread(fh, buf, count.into(), datatype, request) }
 }
 
 /// `MPI_File_iread` under its profiling name.
@@ -396,12 +421,7 @@ pub unsafe extern "C" fn PMPI_File_iread(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iread", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iread(fh, buf, count.into(), datatype, request) }
 }
 
 /// `int MPI_File_iread_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request)`.
@@ -414,12 +434,7 @@ pub unsafe extern "C" fn MPI_File_iread_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iread_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iread(fh, buf, count, datatype, request) }
 }
 
 /// `MPI_File_iread_c` under its profiling name.
@@ -432,12 +447,27 @@ pub unsafe extern "C" fn PMPI_File_iread_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iread_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iread(fh, buf, count, datatype, request) }
+}
+
+#[inline]
+unsafe fn shared_file_iread_all(
+    fh: MPI_File,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_iread_all", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_iread_all(
+                mpi, fh, buf, count, datatype, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_File_iread_all(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Request *request)`.
@@ -450,12 +480,7 @@ pub unsafe extern "C" fn MPI_File_iread_all(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iread_all", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iread_all(fh, buf, count.into(), datatype, request) }
 }
 
 /// `MPI_File_iread_all` under its profiling name.
@@ -468,12 +493,7 @@ pub unsafe extern "C" fn PMPI_File_iread_all(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iread_all", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iread_all(fh, buf, count.into(), datatype, request) }
 }
 
 /// `int MPI_File_iread_all_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request)`.
@@ -486,12 +506,7 @@ pub unsafe extern "C" fn MPI_File_iread_all_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iread_all_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iread_all(fh, buf, count, datatype, request) }
 }
 
 /// `MPI_File_iread_all_c` under its profiling name.
@@ -504,12 +519,28 @@ pub unsafe extern "C" fn PMPI_File_iread_all_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iread_all_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iread_all(fh, buf, count, datatype, request) }
+}
+
+#[inline]
+unsafe fn shared_file_iread_at(
+    fh: MPI_File,
+    offset: MPI_Offset,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_iread_at", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_iread_at(
+                mpi, fh, offset, buf, count, datatype, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_File_iread_at(MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype, MPI_Request *request)`.
@@ -523,12 +554,7 @@ pub unsafe extern "C" fn MPI_File_iread_at(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iread_at", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iread_at(fh, offset, buf, count.into(), datatype, request) }
 }
 
 /// `MPI_File_iread_at` under its profiling name.
@@ -542,12 +568,7 @@ pub unsafe extern "C" fn PMPI_File_iread_at(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iread_at", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iread_at(fh, offset, buf, count.into(), datatype, request) }
 }
 
 /// `int MPI_File_iread_at_c(MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request)`.
@@ -561,12 +582,7 @@ pub unsafe extern "C" fn MPI_File_iread_at_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iread_at_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iread_at(fh, offset, buf, count, datatype, request) }
 }
 
 /// `MPI_File_iread_at_c` under its profiling name.
@@ -580,12 +596,28 @@ pub unsafe extern "C" fn PMPI_File_iread_at_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iread_at_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iread_at(fh, offset, buf, count, datatype, request) }
+}
+
+#[inline]
+unsafe fn shared_file_iread_at_all(
+    fh: MPI_File,
+    offset: MPI_Offset,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_iread_at_all", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_iread_at_all(
+                mpi, fh, offset, buf, count, datatype, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_File_iread_at_all(MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype, MPI_Request *request)`.
@@ -599,12 +631,7 @@ pub unsafe extern "C" fn MPI_File_iread_at_all(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iread_at_all", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iread_at_all(fh, offset, buf, count.into(), datatype, request) }
 }
 
 /// `MPI_File_iread_at_all` under its profiling name.
@@ -618,12 +645,7 @@ pub unsafe extern "C" fn PMPI_File_iread_at_all(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iread_at_all", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iread_at_all(fh, offset, buf, count.into(), datatype, request) }
 }
 
 /// `int MPI_File_iread_at_all_c(MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request)`.
@@ -637,12 +659,7 @@ pub unsafe extern "C" fn MPI_File_iread_at_all_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iread_at_all_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iread_at_all(fh, offset, buf, count, datatype, request) }
 }
 
 /// `MPI_File_iread_at_all_c` under its profiling name.
@@ -656,12 +673,27 @@ pub unsafe extern "C" fn PMPI_File_iread_at_all_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iread_at_all_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iread_at_all(fh, offset, buf, count, datatype, request) }
+}
+
+#[inline]
+unsafe fn shared_file_iread_shared(
+    fh: MPI_File,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_iread_shared", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_iread_shared(
+                mpi, fh, buf, count, datatype, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_File_iread_shared(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Request *request)`.
@@ -674,12 +706,7 @@ pub unsafe extern "C" fn MPI_File_iread_shared(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iread_shared", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iread_shared(fh, buf, count.into(), datatype, request) }
 }
 
 /// `MPI_File_iread_shared` under its profiling name.
@@ -692,12 +719,7 @@ pub unsafe extern "C" fn PMPI_File_iread_shared(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iread_shared", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iread_shared(fh, buf, count.into(), datatype, request) }
 }
 
 /// `int MPI_File_iread_shared_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request)`.
@@ -710,12 +732,7 @@ pub unsafe extern "C" fn MPI_File_iread_shared_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iread_shared_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iread_shared(fh, buf, count, datatype, request) }
 }
 
 /// `MPI_File_iread_shared_c` under its profiling name.
@@ -728,12 +745,25 @@ pub unsafe extern "C" fn PMPI_File_iread_shared_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iread_shared_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iread_shared(fh, buf, count, datatype, request) }
+}
+
+#[inline]
+unsafe fn shared_file_iwrite(
+    fh: MPI_File,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_iwrite", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_iwrite(mpi, fh, buf, count, datatype, request)
+        },
+    )
 }
 
 /// `int MPI_File_iwrite(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request)`.
@@ -746,12 +776,7 @@ pub unsafe extern "C" fn MPI_File_iwrite(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iwrite", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iwrite(fh, buf, count.into(), datatype, request) }
 }
 
 /// `MPI_File_iwrite` under its profiling name.
@@ -764,12 +789,7 @@ pub unsafe extern "C" fn PMPI_File_iwrite(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iwrite", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iwrite(fh, buf, count.into(), datatype, request) }
 }
 
 /// `int MPI_File_iwrite_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request)`.
@@ -782,12 +802,7 @@ pub unsafe extern "C" fn MPI_File_iwrite_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iwrite_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iwrite(fh, buf, count, datatype, request) }
 }
 
 /// `MPI_File_iwrite_c` under its profiling name.
@@ -800,12 +815,27 @@ pub unsafe extern "C" fn PMPI_File_iwrite_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iwrite_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iwrite(fh, buf, count, datatype, request) }
+}
+
+#[inline]
+unsafe fn shared_file_iwrite_all(
+    fh: MPI_File,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_iwrite_all", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_iwrite_all(
+                mpi, fh, buf, count, datatype, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_File_iwrite_all(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request)`.
@@ -818,12 +848,7 @@ pub unsafe extern "C" fn MPI_File_iwrite_all(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iwrite_all", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iwrite_all(fh, buf, count.into(), datatype, request) }
 }
 
 /// `MPI_File_iwrite_all` under its profiling name.
@@ -836,12 +861,7 @@ pub unsafe extern "C" fn PMPI_File_iwrite_all(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iwrite_all", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iwrite_all(fh, buf, count.into(), datatype, request) }
 }
 
 /// `int MPI_File_iwrite_all_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request)`.
@@ -854,12 +874,7 @@ pub unsafe extern "C" fn MPI_File_iwrite_all_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iwrite_all_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iwrite_all(fh, buf, count, datatype, request) }
 }
 
 /// `MPI_File_iwrite_all_c` under its profiling name.
@@ -872,12 +887,28 @@ pub unsafe extern "C" fn PMPI_File_iwrite_all_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iwrite_all_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iwrite_all(fh, buf, count, datatype, request) }
+}
+
+#[inline]
+unsafe fn shared_file_iwrite_at(
+    fh: MPI_File,
+    offset: MPI_Offset,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_iwrite_at", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_iwrite_at(
+                mpi, fh, offset, buf, count, datatype, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_File_iwrite_at(MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request)`.
@@ -891,12 +922,7 @@ pub unsafe extern "C" fn MPI_File_iwrite_at(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iwrite_at", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iwrite_at(fh, offset, buf, count.into(), datatype, request) }
 }
 
 /// `MPI_File_iwrite_at` under its profiling name.
@@ -910,12 +936,7 @@ pub unsafe extern "C" fn PMPI_File_iwrite_at(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iwrite_at", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iwrite_at(fh, offset, buf, count.into(), datatype, request) }
 }
 
 /// `int MPI_File_iwrite_at_c(MPI_File fh, MPI_Offset offset, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request)`.
@@ -929,12 +950,7 @@ pub unsafe extern "C" fn MPI_File_iwrite_at_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iwrite_at_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iwrite_at(fh, offset, buf, count, datatype, request) }
 }
 
 /// `MPI_File_iwrite_at_c` under its profiling name.
@@ -948,12 +964,28 @@ pub unsafe extern "C" fn PMPI_File_iwrite_at_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iwrite_at_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iwrite_at(fh, offset, buf, count, datatype, request) }
+}
+
+#[inline]
+unsafe fn shared_file_iwrite_at_all(
+    fh: MPI_File,
+    offset: MPI_Offset,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_iwrite_at_all", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_iwrite_at_all(
+                mpi, fh, offset, buf, count, datatype, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_File_iwrite_at_all(MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request)`.
@@ -967,12 +999,7 @@ pub unsafe extern "C" fn MPI_File_iwrite_at_all(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iwrite_at_all", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iwrite_at_all(fh, offset, buf, count.into(), datatype, request) }
 }
 
 /// `MPI_File_iwrite_at_all` under its profiling name.
@@ -986,12 +1013,7 @@ pub unsafe extern "C" fn PMPI_File_iwrite_at_all(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iwrite_at_all", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iwrite_at_all(fh, offset, buf, count.into(), datatype, request) }
 }
 
 /// `int MPI_File_iwrite_at_all_c(MPI_File fh, MPI_Offset offset, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request)`.
@@ -1005,12 +1027,7 @@ pub unsafe extern "C" fn MPI_File_iwrite_at_all_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iwrite_at_all_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iwrite_at_all(fh, offset, buf, count, datatype, request) }
 }
 
 /// `MPI_File_iwrite_at_all_c` under its profiling name.
@@ -1024,12 +1041,27 @@ pub unsafe extern "C" fn PMPI_File_iwrite_at_all_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iwrite_at_all_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iwrite_at_all(fh, offset, buf, count, datatype, request) }
+}
+
+#[inline]
+unsafe fn shared_file_iwrite_shared(
+    fh: MPI_File,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_iwrite_shared", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_iwrite_shared(
+                mpi, fh, buf, count, datatype, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_File_iwrite_shared(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Request *request)`.
@@ -1042,12 +1074,7 @@ pub unsafe extern "C" fn MPI_File_iwrite_shared(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iwrite_shared", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iwrite_shared(fh, buf, count.into(), datatype, request) }
 }
 
 /// `MPI_File_iwrite_shared` under its profiling name.
@@ -1060,12 +1087,7 @@ pub unsafe extern "C" fn PMPI_File_iwrite_shared(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iwrite_shared", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iwrite_shared(fh, buf, count.into(), datatype, request) }
 }
 
 /// `int MPI_File_iwrite_shared_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Request *request)`.
@@ -1078,12 +1100,7 @@ pub unsafe extern "C" fn MPI_File_iwrite_shared_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iwrite_shared_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iwrite_shared(fh, buf, count, datatype, request) }
 }
 
 /// `MPI_File_iwrite_shared_c` under its profiling name.
@@ -1096,12 +1113,25 @@ pub unsafe extern "C" fn PMPI_File_iwrite_shared_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_iwrite_shared_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_iwrite_shared(fh, buf, count, datatype, request) }
+}
+
+#[inline]
+unsafe fn shared_file_open(
+    comm: MPI_Comm,
+    filename: *const c_char,
+    amode: c_int,
+    info: MPI_Info,
+    fh: *mut MPI_File,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_open", Phase::Running, true) },
+        ErrorOwner::of(super::constants::MPI_FILE_NULL),
+        |mpi| unsafe {
+            crate::functions::files::manage::file_open(mpi, comm, filename, amode, info, fh)
+        },
+    )
 }
 
 /// `int MPI_File_open(MPI_Comm comm, const char *filename, int amode, MPI_Info info, MPI_File *fh)`.
@@ -1114,12 +1144,7 @@ pub unsafe extern "C" fn MPI_File_open(
     fh: *mut MPI_File,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_open", Phase::Running, true) },
-            ErrorOwner::of(super::constants::MPI_FILE_NULL),
-        )
-    }
+    unsafe { shared_file_open(comm, filename, amode, info, fh) }
 }
 
 /// `MPI_File_open` under its profiling name.
@@ -1132,36 +1157,49 @@ pub unsafe extern "C" fn PMPI_File_open(
     fh: *mut MPI_File,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_open", Phase::Running, true) },
-            ErrorOwner::of(super::constants::MPI_FILE_NULL),
-        )
-    }
+    unsafe { shared_file_open(comm, filename, amode, info, fh) }
+}
+
+#[inline]
+unsafe fn shared_file_preallocate(fh: MPI_File, size: MPI_Offset) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_preallocate", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe { crate::functions::files::manage::file_preallocate(mpi, fh, size) },
+    )
 }
 
 /// `int MPI_File_preallocate(MPI_File fh, MPI_Offset size)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_preallocate(fh: MPI_File, size: MPI_Offset) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_preallocate", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_preallocate(fh, size) }
 }
 
 /// `MPI_File_preallocate` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_preallocate(fh: MPI_File, size: MPI_Offset) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_preallocate", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_preallocate(fh, size) }
+}
+
+#[inline]
+unsafe fn shared_file_read(
+    fh: MPI_File,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_read", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_read(mpi, fh, buf, count, datatype, status)
+        },
+    )
 }
 
 /// `int MPI_File_read(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status)`.
@@ -1174,12 +1212,7 @@ pub unsafe extern "C" fn MPI_File_read(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read(fh, buf, count.into(), datatype, status) }
 }
 
 /// `MPI_File_read` under its profiling name.
@@ -1192,12 +1225,7 @@ pub unsafe extern "C" fn PMPI_File_read(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read(fh, buf, count.into(), datatype, status) }
 }
 
 /// `int MPI_File_read_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status)`.
@@ -1210,12 +1238,7 @@ pub unsafe extern "C" fn MPI_File_read_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read(fh, buf, count, datatype, status) }
 }
 
 /// `MPI_File_read_c` under its profiling name.
@@ -1228,12 +1251,25 @@ pub unsafe extern "C" fn PMPI_File_read_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read(fh, buf, count, datatype, status) }
+}
+
+#[inline]
+unsafe fn shared_file_read_all(
+    fh: MPI_File,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_read_all", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_read_all(mpi, fh, buf, count, datatype, status)
+        },
+    )
 }
 
 /// `int MPI_File_read_all(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status)`.
@@ -1246,12 +1282,7 @@ pub unsafe extern "C" fn MPI_File_read_all(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_all", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_all(fh, buf, count.into(), datatype, status) }
 }
 
 /// `MPI_File_read_all` under its profiling name.
@@ -1264,12 +1295,7 @@ pub unsafe extern "C" fn PMPI_File_read_all(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_all", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_all(fh, buf, count.into(), datatype, status) }
 }
 
 /// `int MPI_File_read_all_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status)`.
@@ -1282,12 +1308,7 @@ pub unsafe extern "C" fn MPI_File_read_all_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_all_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_all(fh, buf, count, datatype, status) }
 }
 
 /// `MPI_File_read_all_c` under its profiling name.
@@ -1300,12 +1321,24 @@ pub unsafe extern "C" fn PMPI_File_read_all_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_all_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_all(fh, buf, count, datatype, status) }
+}
+
+#[inline]
+unsafe fn shared_file_read_all_begin(
+    fh: MPI_File,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_read_all_begin", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_read_all_begin(mpi, fh, buf, count, datatype)
+        },
+    )
 }
 
 /// `int MPI_File_read_all_begin(MPI_File fh, void *buf, int count, MPI_Datatype datatype)`.
@@ -1317,12 +1350,7 @@ pub unsafe extern "C" fn MPI_File_read_all_begin(
     datatype: MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_all_begin", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_all_begin(fh, buf, count.into(), datatype) }
 }
 
 /// `MPI_File_read_all_begin` under its profiling name.
@@ -1334,12 +1362,7 @@ pub unsafe extern "C" fn PMPI_File_read_all_begin(
     datatype: MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_all_begin", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_all_begin(fh, buf, count.into(), datatype) }
 }
 
 /// `int MPI_File_read_all_begin_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype)`.
@@ -1351,12 +1374,7 @@ pub unsafe extern "C" fn MPI_File_read_all_begin_c(
     datatype: MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_all_begin_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_all_begin(fh, buf, count, datatype) }
 }
 
 /// `MPI_File_read_all_begin_c` under its profiling name.
@@ -1368,12 +1386,23 @@ pub unsafe extern "C" fn PMPI_File_read_all_begin_c(
     datatype: MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_all_begin_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_all_begin(fh, buf, count, datatype) }
+}
+
+#[inline]
+unsafe fn shared_file_read_all_end(
+    fh: MPI_File,
+    buf: *mut c_void,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_read_all_end", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_read_all_end(mpi, fh, buf, status)
+        },
+    )
 }
 
 /// `int MPI_File_read_all_end(MPI_File fh, void *buf, MPI_Status *status)`.
@@ -1384,12 +1413,7 @@ pub unsafe extern "C" fn MPI_File_read_all_end(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_all_end", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_all_end(fh, buf, status) }
 }
 
 /// `MPI_File_read_all_end` under its profiling name.
@@ -1400,12 +1424,28 @@ pub unsafe extern "C" fn PMPI_File_read_all_end(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_all_end", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_all_end(fh, buf, status) }
+}
+
+#[inline]
+unsafe fn shared_file_read_at(
+    fh: MPI_File,
+    offset: MPI_Offset,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_read_at", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_read_at(
+                mpi, fh, offset, buf, count, datatype, status,
+            )
+        },
+    )
 }
 
 /// `int MPI_File_read_at(MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype, MPI_Status *status)`.
@@ -1419,12 +1459,7 @@ pub unsafe extern "C" fn MPI_File_read_at(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_at", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_at(fh, offset, buf, count.into(), datatype, status) }
 }
 
 /// `MPI_File_read_at` under its profiling name.
@@ -1438,12 +1473,7 @@ pub unsafe extern "C" fn PMPI_File_read_at(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_at", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_at(fh, offset, buf, count.into(), datatype, status) }
 }
 
 /// `int MPI_File_read_at_c(MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status)`.
@@ -1457,12 +1487,7 @@ pub unsafe extern "C" fn MPI_File_read_at_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_at_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_at(fh, offset, buf, count, datatype, status) }
 }
 
 /// `MPI_File_read_at_c` under its profiling name.
@@ -1476,12 +1501,28 @@ pub unsafe extern "C" fn PMPI_File_read_at_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_at_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_at(fh, offset, buf, count, datatype, status) }
+}
+
+#[inline]
+unsafe fn shared_file_read_at_all(
+    fh: MPI_File,
+    offset: MPI_Offset,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_read_at_all", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_read_at_all(
+                mpi, fh, offset, buf, count, datatype, status,
+            )
+        },
+    )
 }
 
 /// `int MPI_File_read_at_all(MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype, MPI_Status *status)`.
@@ -1495,12 +1536,7 @@ pub unsafe extern "C" fn MPI_File_read_at_all(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_at_all", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_at_all(fh, offset, buf, count.into(), datatype, status) }
 }
 
 /// `MPI_File_read_at_all` under its profiling name.
@@ -1514,12 +1550,7 @@ pub unsafe extern "C" fn PMPI_File_read_at_all(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_at_all", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_at_all(fh, offset, buf, count.into(), datatype, status) }
 }
 
 /// `int MPI_File_read_at_all_c(MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status)`.
@@ -1533,12 +1564,7 @@ pub unsafe extern "C" fn MPI_File_read_at_all_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_at_all_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_at_all(fh, offset, buf, count, datatype, status) }
 }
 
 /// `MPI_File_read_at_all_c` under its profiling name.
@@ -1552,12 +1578,27 @@ pub unsafe extern "C" fn PMPI_File_read_at_all_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_at_all_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_at_all(fh, offset, buf, count, datatype, status) }
+}
+
+#[inline]
+unsafe fn shared_file_read_at_all_begin(
+    fh: MPI_File,
+    offset: MPI_Offset,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_read_at_all_begin", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_read_at_all_begin(
+                mpi, fh, offset, buf, count, datatype,
+            )
+        },
+    )
 }
 
 /// `int MPI_File_read_at_all_begin(MPI_File fh, MPI_Offset offset, void *buf, int count, MPI_Datatype datatype)`.
@@ -1570,12 +1611,7 @@ pub unsafe extern "C" fn MPI_File_read_at_all_begin(
     datatype: MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_at_all_begin", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_at_all_begin(fh, offset, buf, count.into(), datatype) }
 }
 
 /// `MPI_File_read_at_all_begin` under its profiling name.
@@ -1588,12 +1624,7 @@ pub unsafe extern "C" fn PMPI_File_read_at_all_begin(
     datatype: MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_at_all_begin", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_at_all_begin(fh, offset, buf, count.into(), datatype) }
 }
 
 /// `int MPI_File_read_at_all_begin_c(MPI_File fh, MPI_Offset offset, void *buf, MPI_Count count, MPI_Datatype datatype)`.
@@ -1606,12 +1637,7 @@ pub unsafe extern "C" fn MPI_File_read_at_all_begin_c(
     datatype: MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_at_all_begin_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_at_all_begin(fh, offset, buf, count, datatype) }
 }
 
 /// `MPI_File_read_at_all_begin_c` under its profiling name.
@@ -1624,12 +1650,23 @@ pub unsafe extern "C" fn PMPI_File_read_at_all_begin_c(
     datatype: MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_at_all_begin_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_at_all_begin(fh, offset, buf, count, datatype) }
+}
+
+#[inline]
+unsafe fn shared_file_read_at_all_end(
+    fh: MPI_File,
+    buf: *mut c_void,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_read_at_all_end", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_read_at_all_end(mpi, fh, buf, status)
+        },
+    )
 }
 
 /// `int MPI_File_read_at_all_end(MPI_File fh, void *buf, MPI_Status *status)`.
@@ -1640,12 +1677,7 @@ pub unsafe extern "C" fn MPI_File_read_at_all_end(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_at_all_end", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_at_all_end(fh, buf, status) }
 }
 
 /// `MPI_File_read_at_all_end` under its profiling name.
@@ -1656,12 +1688,27 @@ pub unsafe extern "C" fn PMPI_File_read_at_all_end(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_at_all_end", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_at_all_end(fh, buf, status) }
+}
+
+#[inline]
+unsafe fn shared_file_read_ordered(
+    fh: MPI_File,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_read_ordered", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_read_ordered(
+                mpi, fh, buf, count, datatype, status,
+            )
+        },
+    )
 }
 
 /// `int MPI_File_read_ordered(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status)`.
@@ -1674,12 +1721,7 @@ pub unsafe extern "C" fn MPI_File_read_ordered(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_ordered", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_ordered(fh, buf, count.into(), datatype, status) }
 }
 
 /// `MPI_File_read_ordered` under its profiling name.
@@ -1692,12 +1734,7 @@ pub unsafe extern "C" fn PMPI_File_read_ordered(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_ordered", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_ordered(fh, buf, count.into(), datatype, status) }
 }
 
 /// `int MPI_File_read_ordered_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status)`.
@@ -1710,12 +1747,7 @@ pub unsafe extern "C" fn MPI_File_read_ordered_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_ordered_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_ordered(fh, buf, count, datatype, status) }
 }
 
 /// `MPI_File_read_ordered_c` under its profiling name.
@@ -1728,12 +1760,26 @@ pub unsafe extern "C" fn PMPI_File_read_ordered_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_ordered_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_ordered(fh, buf, count, datatype, status) }
+}
+
+#[inline]
+unsafe fn shared_file_read_ordered_begin(
+    fh: MPI_File,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_read_ordered_begin", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_read_ordered_begin(
+                mpi, fh, buf, count, datatype,
+            )
+        },
+    )
 }
 
 /// `int MPI_File_read_ordered_begin(MPI_File fh, void *buf, int count, MPI_Datatype datatype)`.
@@ -1745,12 +1791,7 @@ pub unsafe extern "C" fn MPI_File_read_ordered_begin(
     datatype: MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_ordered_begin", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_ordered_begin(fh, buf, count.into(), datatype) }
 }
 
 /// `MPI_File_read_ordered_begin` under its profiling name.
@@ -1762,12 +1803,7 @@ pub unsafe extern "C" fn PMPI_File_read_ordered_begin(
     datatype: MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_ordered_begin", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_ordered_begin(fh, buf, count.into(), datatype) }
 }
 
 /// `int MPI_File_read_ordered_begin_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype)`.
@@ -1779,12 +1815,7 @@ pub unsafe extern "C" fn MPI_File_read_ordered_begin_c(
     datatype: MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_ordered_begin_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_ordered_begin(fh, buf, count, datatype) }
 }
 
 /// `MPI_File_read_ordered_begin_c` under its profiling name.
@@ -1796,12 +1827,23 @@ pub unsafe extern "C" fn PMPI_File_read_ordered_begin_c(
     datatype: MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_ordered_begin_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_ordered_begin(fh, buf, count, datatype) }
+}
+
+#[inline]
+unsafe fn shared_file_read_ordered_end(
+    fh: MPI_File,
+    buf: *mut c_void,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_read_ordered_end", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_read_ordered_end(mpi, fh, buf, status)
+        },
+    )
 }
 
 /// `int MPI_File_read_ordered_end(MPI_File fh, void *buf, MPI_Status *status)`.
@@ -1812,12 +1854,7 @@ pub unsafe extern "C" fn MPI_File_read_ordered_end(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_ordered_end", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_ordered_end(fh, buf, status) }
 }
 
 /// `MPI_File_read_ordered_end` under its profiling name.
@@ -1828,12 +1865,27 @@ pub unsafe extern "C" fn PMPI_File_read_ordered_end(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_ordered_end", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_ordered_end(fh, buf, status) }
+}
+
+#[inline]
+unsafe fn shared_file_read_shared(
+    fh: MPI_File,
+    buf: *mut c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_read_shared", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_read_shared(
+                mpi, fh, buf, count, datatype, status,
+            )
+        },
+    )
 }
 
 /// `int MPI_File_read_shared(MPI_File fh, void *buf, int count, MPI_Datatype datatype, MPI_Status *status)`.
@@ -1846,12 +1898,7 @@ pub unsafe extern "C" fn MPI_File_read_shared(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_shared", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_shared(fh, buf, count.into(), datatype, status) }
 }
 
 /// `MPI_File_read_shared` under its profiling name.
@@ -1864,12 +1911,7 @@ pub unsafe extern "C" fn PMPI_File_read_shared(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_shared", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_shared(fh, buf, count.into(), datatype, status) }
 }
 
 /// `int MPI_File_read_shared_c(MPI_File fh, void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status)`.
@@ -1882,12 +1924,7 @@ pub unsafe extern "C" fn MPI_File_read_shared_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_shared_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_shared(fh, buf, count, datatype, status) }
 }
 
 /// `MPI_File_read_shared_c` under its profiling name.
@@ -1900,36 +1937,43 @@ pub unsafe extern "C" fn PMPI_File_read_shared_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_read_shared_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_read_shared(fh, buf, count, datatype, status) }
+}
+
+#[inline]
+unsafe fn shared_file_seek(fh: MPI_File, offset: MPI_Offset, whence: c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_seek", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe { crate::functions::files::pointers::file_seek(mpi, fh, offset, whence) },
+    )
 }
 
 /// `int MPI_File_seek(MPI_File fh, MPI_Offset offset, int whence)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_seek(fh: MPI_File, offset: MPI_Offset, whence: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_seek", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_seek(fh, offset, whence) }
 }
 
 /// `MPI_File_seek` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_seek(fh: MPI_File, offset: MPI_Offset, whence: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_seek", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_seek(fh, offset, whence) }
+}
+
+#[inline]
+unsafe fn shared_file_seek_shared(fh: MPI_File, offset: MPI_Offset, whence: c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_seek_shared", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::pointers::file_seek_shared(mpi, fh, offset, whence)
+        },
+    )
 }
 
 /// `int MPI_File_seek_shared(MPI_File fh, MPI_Offset offset, int whence)`.
@@ -1940,12 +1984,7 @@ pub unsafe extern "C" fn MPI_File_seek_shared(
     whence: c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_seek_shared", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_seek_shared(fh, offset, whence) }
 }
 
 /// `MPI_File_seek_shared` under its profiling name.
@@ -1956,84 +1995,100 @@ pub unsafe extern "C" fn PMPI_File_seek_shared(
     whence: c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_seek_shared", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_seek_shared(fh, offset, whence) }
+}
+
+#[inline]
+unsafe fn shared_file_set_atomicity(fh: MPI_File, flag: c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_set_atomicity", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe { crate::functions::files::manage::file_set_atomicity(mpi, fh, flag) },
+    )
 }
 
 /// `int MPI_File_set_atomicity(MPI_File fh, int flag)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_set_atomicity(fh: MPI_File, flag: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_set_atomicity", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_set_atomicity(fh, flag) }
 }
 
 /// `MPI_File_set_atomicity` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_set_atomicity(fh: MPI_File, flag: c_int) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_set_atomicity", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_set_atomicity(fh, flag) }
+}
+
+#[inline]
+unsafe fn shared_file_set_info(fh: MPI_File, info: MPI_Info) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_set_info", Phase::Running, true) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe { crate::functions::files::manage::file_set_info(mpi, fh, info) },
+    )
 }
 
 /// `int MPI_File_set_info(MPI_File fh, MPI_Info info)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_set_info(fh: MPI_File, info: MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_set_info", Phase::Running, true) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_set_info(fh, info) }
 }
 
 /// `MPI_File_set_info` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_set_info(fh: MPI_File, info: MPI_Info) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_set_info", Phase::Running, true) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_set_info(fh, info) }
+}
+
+#[inline]
+unsafe fn shared_file_set_size(fh: MPI_File, size: MPI_Offset) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_set_size", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe { crate::functions::files::manage::file_set_size(mpi, fh, size) },
+    )
 }
 
 /// `int MPI_File_set_size(MPI_File fh, MPI_Offset size)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_set_size(fh: MPI_File, size: MPI_Offset) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_set_size", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_set_size(fh, size) }
 }
 
 /// `MPI_File_set_size` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_set_size(fh: MPI_File, size: MPI_Offset) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_set_size", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_set_size(fh, size) }
+}
+
+#[inline]
+unsafe fn shared_file_set_view(
+    fh: MPI_File,
+    disp: MPI_Offset,
+    etype: MPI_Datatype,
+    filetype: MPI_Datatype,
+    datarep: *const c_char,
+    info: MPI_Info,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_set_view", Phase::Running, true) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::views::file_set_view(
+                mpi, fh, disp, etype, filetype, datarep, info,
+            )
+        },
+    )
 }
 
 /// `int MPI_File_set_view(MPI_File fh, MPI_Offset disp, MPI_Datatype etype, MPI_Datatype filetype, const char *datarep, MPI_Info info)`.
@@ -2047,12 +2102,7 @@ pub unsafe extern "C" fn MPI_File_set_view(
     info: MPI_Info,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_set_view", Phase::Running, true) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_set_view(fh, disp, etype, filetype, datarep, info) }
 }
 
 /// `MPI_File_set_view` under its profiling name.
@@ -2066,36 +2116,49 @@ pub unsafe extern "C" fn PMPI_File_set_view(
     info: MPI_Info,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_set_view", Phase::Running, true) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_set_view(fh, disp, etype, filetype, datarep, info) }
+}
+
+#[inline]
+unsafe fn shared_file_sync(fh: MPI_File) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_sync", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe { crate::functions::files::manage::file_sync(mpi, fh) },
+    )
 }
 
 /// `int MPI_File_sync(MPI_File fh)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_File_sync(fh: MPI_File) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_sync", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_sync(fh) }
 }
 
 /// `MPI_File_sync` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_File_sync(fh: MPI_File) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_sync", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_sync(fh) }
+}
+
+#[inline]
+unsafe fn shared_file_write(
+    fh: MPI_File,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_write", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_write(mpi, fh, buf, count, datatype, status)
+        },
+    )
 }
 
 /// `int MPI_File_write(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status)`.
@@ -2108,12 +2171,7 @@ pub unsafe extern "C" fn MPI_File_write(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write(fh, buf, count.into(), datatype, status) }
 }
 
 /// `MPI_File_write` under its profiling name.
@@ -2126,12 +2184,7 @@ pub unsafe extern "C" fn PMPI_File_write(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write(fh, buf, count.into(), datatype, status) }
 }
 
 /// `int MPI_File_write_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status)`.
@@ -2144,12 +2197,7 @@ pub unsafe extern "C" fn MPI_File_write_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write(fh, buf, count, datatype, status) }
 }
 
 /// `MPI_File_write_c` under its profiling name.
@@ -2162,12 +2210,27 @@ pub unsafe extern "C" fn PMPI_File_write_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write(fh, buf, count, datatype, status) }
+}
+
+#[inline]
+unsafe fn shared_file_write_all(
+    fh: MPI_File,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_write_all", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_write_all(
+                mpi, fh, buf, count, datatype, status,
+            )
+        },
+    )
 }
 
 /// `int MPI_File_write_all(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status)`.
@@ -2180,12 +2243,7 @@ pub unsafe extern "C" fn MPI_File_write_all(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_all", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_all(fh, buf, count.into(), datatype, status) }
 }
 
 /// `MPI_File_write_all` under its profiling name.
@@ -2198,12 +2256,7 @@ pub unsafe extern "C" fn PMPI_File_write_all(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_all", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_all(fh, buf, count.into(), datatype, status) }
 }
 
 /// `int MPI_File_write_all_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status)`.
@@ -2216,12 +2269,7 @@ pub unsafe extern "C" fn MPI_File_write_all_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_all_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_all(fh, buf, count, datatype, status) }
 }
 
 /// `MPI_File_write_all_c` under its profiling name.
@@ -2234,12 +2282,24 @@ pub unsafe extern "C" fn PMPI_File_write_all_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_all_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_all(fh, buf, count, datatype, status) }
+}
+
+#[inline]
+unsafe fn shared_file_write_all_begin(
+    fh: MPI_File,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_write_all_begin", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_write_all_begin(mpi, fh, buf, count, datatype)
+        },
+    )
 }
 
 /// `int MPI_File_write_all_begin(MPI_File fh, const void *buf, int count, MPI_Datatype datatype)`.
@@ -2251,12 +2311,7 @@ pub unsafe extern "C" fn MPI_File_write_all_begin(
     datatype: MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_all_begin", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_all_begin(fh, buf, count.into(), datatype) }
 }
 
 /// `MPI_File_write_all_begin` under its profiling name.
@@ -2268,12 +2323,7 @@ pub unsafe extern "C" fn PMPI_File_write_all_begin(
     datatype: MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_all_begin", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_all_begin(fh, buf, count.into(), datatype) }
 }
 
 /// `int MPI_File_write_all_begin_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype)`.
@@ -2285,12 +2335,7 @@ pub unsafe extern "C" fn MPI_File_write_all_begin_c(
     datatype: MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_all_begin_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_all_begin(fh, buf, count, datatype) }
 }
 
 /// `MPI_File_write_all_begin_c` under its profiling name.
@@ -2302,12 +2347,23 @@ pub unsafe extern "C" fn PMPI_File_write_all_begin_c(
     datatype: MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_all_begin_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_all_begin(fh, buf, count, datatype) }
+}
+
+#[inline]
+unsafe fn shared_file_write_all_end(
+    fh: MPI_File,
+    buf: *const c_void,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_write_all_end", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_write_all_end(mpi, fh, buf, status)
+        },
+    )
 }
 
 /// `int MPI_File_write_all_end(MPI_File fh, const void *buf, MPI_Status *status)`.
@@ -2318,12 +2374,7 @@ pub unsafe extern "C" fn MPI_File_write_all_end(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_all_end", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_all_end(fh, buf, status) }
 }
 
 /// `MPI_File_write_all_end` under its profiling name.
@@ -2334,12 +2385,28 @@ pub unsafe extern "C" fn PMPI_File_write_all_end(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_all_end", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_all_end(fh, buf, status) }
+}
+
+#[inline]
+unsafe fn shared_file_write_at(
+    fh: MPI_File,
+    offset: MPI_Offset,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_write_at", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_write_at(
+                mpi, fh, offset, buf, count, datatype, status,
+            )
+        },
+    )
 }
 
 /// `int MPI_File_write_at(MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status)`.
@@ -2353,12 +2420,7 @@ pub unsafe extern "C" fn MPI_File_write_at(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_at", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_at(fh, offset, buf, count.into(), datatype, status) }
 }
 
 /// `MPI_File_write_at` under its profiling name.
@@ -2372,12 +2434,7 @@ pub unsafe extern "C" fn PMPI_File_write_at(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_at", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_at(fh, offset, buf, count.into(), datatype, status) }
 }
 
 /// `int MPI_File_write_at_c(MPI_File fh, MPI_Offset offset, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status)`.
@@ -2391,12 +2448,7 @@ pub unsafe extern "C" fn MPI_File_write_at_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_at_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_at(fh, offset, buf, count, datatype, status) }
 }
 
 /// `MPI_File_write_at_c` under its profiling name.
@@ -2410,12 +2462,28 @@ pub unsafe extern "C" fn PMPI_File_write_at_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_at_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_at(fh, offset, buf, count, datatype, status) }
+}
+
+#[inline]
+unsafe fn shared_file_write_at_all(
+    fh: MPI_File,
+    offset: MPI_Offset,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_write_at_all", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_write_at_all(
+                mpi, fh, offset, buf, count, datatype, status,
+            )
+        },
+    )
 }
 
 /// `int MPI_File_write_at_all(MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status)`.
@@ -2429,12 +2497,7 @@ pub unsafe extern "C" fn MPI_File_write_at_all(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_at_all", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_at_all(fh, offset, buf, count.into(), datatype, status) }
 }
 
 /// `MPI_File_write_at_all` under its profiling name.
@@ -2448,12 +2511,7 @@ pub unsafe extern "C" fn PMPI_File_write_at_all(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_at_all", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_at_all(fh, offset, buf, count.into(), datatype, status) }
 }
 
 /// `int MPI_File_write_at_all_c(MPI_File fh, MPI_Offset offset, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status)`.
@@ -2467,12 +2525,7 @@ pub unsafe extern "C" fn MPI_File_write_at_all_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_at_all_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_at_all(fh, offset, buf, count, datatype, status) }
 }
 
 /// `MPI_File_write_at_all_c` under its profiling name.
@@ -2486,12 +2539,27 @@ pub unsafe extern "C" fn PMPI_File_write_at_all_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_at_all_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_at_all(fh, offset, buf, count, datatype, status) }
+}
+
+#[inline]
+unsafe fn shared_file_write_at_all_begin(
+    fh: MPI_File,
+    offset: MPI_Offset,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_write_at_all_begin", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_write_at_all_begin(
+                mpi, fh, offset, buf, count, datatype,
+            )
+        },
+    )
 }
 
 /// `int MPI_File_write_at_all_begin(MPI_File fh, MPI_Offset offset, const void *buf, int count, MPI_Datatype datatype)`.
@@ -2504,12 +2572,7 @@ pub unsafe extern "C" fn MPI_File_write_at_all_begin(
     datatype: MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_at_all_begin", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_at_all_begin(fh, offset, buf, count.into(), datatype) }
 }
 
 /// `MPI_File_write_at_all_begin` under its profiling name.
@@ -2522,12 +2585,7 @@ pub unsafe extern "C" fn PMPI_File_write_at_all_begin(
     datatype: MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_at_all_begin", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_at_all_begin(fh, offset, buf, count.into(), datatype) }
 }
 
 /// `int MPI_File_write_at_all_begin_c(MPI_File fh, MPI_Offset offset, const void *buf, MPI_Count count, MPI_Datatype datatype)`.
@@ -2540,12 +2598,7 @@ pub unsafe extern "C" fn MPI_File_write_at_all_begin_c(
     datatype: MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_at_all_begin_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_at_all_begin(fh, offset, buf, count, datatype) }
 }
 
 /// `MPI_File_write_at_all_begin_c` under its profiling name.
@@ -2558,12 +2611,23 @@ pub unsafe extern "C" fn PMPI_File_write_at_all_begin_c(
     datatype: MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_at_all_begin_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_at_all_begin(fh, offset, buf, count, datatype) }
+}
+
+#[inline]
+unsafe fn shared_file_write_at_all_end(
+    fh: MPI_File,
+    buf: *const c_void,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_write_at_all_end", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_write_at_all_end(mpi, fh, buf, status)
+        },
+    )
 }
 
 /// `int MPI_File_write_at_all_end(MPI_File fh, const void *buf, MPI_Status *status)`.
@@ -2574,12 +2638,7 @@ pub unsafe extern "C" fn MPI_File_write_at_all_end(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_at_all_end", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_at_all_end(fh, buf, status) }
 }
 
 /// `MPI_File_write_at_all_end` under its profiling name.
@@ -2590,12 +2649,27 @@ pub unsafe extern "C" fn PMPI_File_write_at_all_end(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_at_all_end", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_at_all_end(fh, buf, status) }
+}
+
+#[inline]
+unsafe fn shared_file_write_ordered(
+    fh: MPI_File,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_write_ordered", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_write_ordered(
+                mpi, fh, buf, count, datatype, status,
+            )
+        },
+    )
 }
 
 /// `int MPI_File_write_ordered(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status)`.
@@ -2608,12 +2682,7 @@ pub unsafe extern "C" fn MPI_File_write_ordered(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_ordered", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_ordered(fh, buf, count.into(), datatype, status) }
 }
 
 /// `MPI_File_write_ordered` under its profiling name.
@@ -2626,12 +2695,7 @@ pub unsafe extern "C" fn PMPI_File_write_ordered(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_ordered", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_ordered(fh, buf, count.into(), datatype, status) }
 }
 
 /// `int MPI_File_write_ordered_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status)`.
@@ -2644,12 +2708,7 @@ pub unsafe extern "C" fn MPI_File_write_ordered_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_ordered_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_ordered(fh, buf, count, datatype, status) }
 }
 
 /// `MPI_File_write_ordered_c` under its profiling name.
@@ -2662,12 +2721,26 @@ pub unsafe extern "C" fn PMPI_File_write_ordered_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_ordered_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_ordered(fh, buf, count, datatype, status) }
+}
+
+#[inline]
+unsafe fn shared_file_write_ordered_begin(
+    fh: MPI_File,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_write_ordered_begin", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_write_ordered_begin(
+                mpi, fh, buf, count, datatype,
+            )
+        },
+    )
 }
 
 /// `int MPI_File_write_ordered_begin(MPI_File fh, const void *buf, int count, MPI_Datatype datatype)`.
@@ -2679,12 +2752,7 @@ pub unsafe extern "C" fn MPI_File_write_ordered_begin(
     datatype: MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_ordered_begin", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_ordered_begin(fh, buf, count.into(), datatype) }
 }
 
 /// `MPI_File_write_ordered_begin` under its profiling name.
@@ -2696,12 +2764,7 @@ pub unsafe extern "C" fn PMPI_File_write_ordered_begin(
     datatype: MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_ordered_begin", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_ordered_begin(fh, buf, count.into(), datatype) }
 }
 
 /// `int MPI_File_write_ordered_begin_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype)`.
@@ -2713,12 +2776,7 @@ pub unsafe extern "C" fn MPI_File_write_ordered_begin_c(
     datatype: MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_ordered_begin_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_ordered_begin(fh, buf, count, datatype) }
 }
 
 /// `MPI_File_write_ordered_begin_c` under its profiling name.
@@ -2730,12 +2788,23 @@ pub unsafe extern "C" fn PMPI_File_write_ordered_begin_c(
     datatype: MPI_Datatype,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_ordered_begin_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_ordered_begin(fh, buf, count, datatype) }
+}
+
+#[inline]
+unsafe fn shared_file_write_ordered_end(
+    fh: MPI_File,
+    buf: *const c_void,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_write_ordered_end", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_write_ordered_end(mpi, fh, buf, status)
+        },
+    )
 }
 
 /// `int MPI_File_write_ordered_end(MPI_File fh, const void *buf, MPI_Status *status)`.
@@ -2746,12 +2815,7 @@ pub unsafe extern "C" fn MPI_File_write_ordered_end(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_ordered_end", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_ordered_end(fh, buf, status) }
 }
 
 /// `MPI_File_write_ordered_end` under its profiling name.
@@ -2762,12 +2826,27 @@ pub unsafe extern "C" fn PMPI_File_write_ordered_end(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_ordered_end", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_ordered_end(fh, buf, status) }
+}
+
+#[inline]
+unsafe fn shared_file_write_shared(
+    fh: MPI_File,
+    buf: *const c_void,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    status: *mut MPI_Status,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_File_write_shared", Phase::Running, false) },
+        ErrorOwner::of(fh),
+        |mpi| unsafe {
+            crate::functions::files::transfers::file_write_shared(
+                mpi, fh, buf, count, datatype, status,
+            )
+        },
+    )
 }
 
 /// `int MPI_File_write_shared(MPI_File fh, const void *buf, int count, MPI_Datatype datatype, MPI_Status *status)`.
@@ -2780,12 +2859,7 @@ pub unsafe extern "C" fn MPI_File_write_shared(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_shared", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_shared(fh, buf, count.into(), datatype, status) }
 }
 
 /// `MPI_File_write_shared` under its profiling name.
@@ -2798,12 +2872,7 @@ pub unsafe extern "C" fn PMPI_File_write_shared(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_shared", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_shared(fh, buf, count.into(), datatype, status) }
 }
 
 /// `int MPI_File_write_shared_c(MPI_File fh, const void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Status *status)`.
@@ -2816,12 +2885,7 @@ pub unsafe extern "C" fn MPI_File_write_shared_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_shared_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_shared(fh, buf, count, datatype, status) }
 }
 
 /// `MPI_File_write_shared_c` under its profiling name.
@@ -2834,12 +2898,32 @@ pub unsafe extern "C" fn PMPI_File_write_shared_c(
     status: *mut MPI_Status,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_File_write_shared_c", Phase::Running, false) },
-            ErrorOwner::of(fh),
-        )
-    }
+    unsafe { shared_file_write_shared(fh, buf, count, datatype, status) }
+}
+
+#[inline]
+unsafe fn shared_register_datarep(
+    datarep: *const c_char,
+    read_conversion_fn: ConversionFunction,
+    write_conversion_fn: ConversionFunction,
+    dtype_file_extent_fn: Callback<MPI_Datarep_extent_function>,
+    extra_state: *mut c_void,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Register_datarep", Phase::Running, false) },
+        ErrorOwner::of(super::constants::MPI_FILE_NULL),
+        |mpi| unsafe {
+            crate::functions::files::datareps::register_datarep(
+                mpi,
+                datarep,
+                read_conversion_fn,
+                write_conversion_fn,
+                dtype_file_extent_fn,
+                extra_state,
+            )
+        },
+    )
 }
 
 /// `int MPI_Register_datarep(const char *datarep, MPI_Datarep_conversion_function *read_conversion_fn, MPI_Datarep_conversion_function *write_conversion_fn, MPI_Datarep_extent_function *dtype_file_extent_fn, void *extra_state)`.
@@ -2853,9 +2937,12 @@ pub unsafe extern "C" fn MPI_Register_datarep(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Register_datarep", Phase::Running, false) },
-            ErrorOwner::of(super::constants::MPI_FILE_NULL),
+        shared_register_datarep(
+            datarep,
+            read_conversion_fn.into(),
+            write_conversion_fn.into(),
+            dtype_file_extent_fn,
+            extra_state,
         )
     }
 }
@@ -2871,9 +2958,12 @@ pub unsafe extern "C" fn PMPI_Register_datarep(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Register_datarep", Phase::Running, false) },
-            ErrorOwner::of(super::constants::MPI_FILE_NULL),
+        shared_register_datarep(
+            datarep,
+            read_conversion_fn.into(),
+            write_conversion_fn.into(),
+            dtype_file_extent_fn,
+            extra_state,
         )
     }
 }
@@ -2889,9 +2979,12 @@ pub unsafe extern "C" fn MPI_Register_datarep_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Register_datarep_c", Phase::Running, false) },
-            ErrorOwner::of(super::constants::MPI_FILE_NULL),
+        shared_register_datarep(
+            datarep,
+            read_conversion_fn.into(),
+            write_conversion_fn.into(),
+            dtype_file_extent_fn,
+            extra_state,
         )
     }
 }
@@ -2907,9 +3000,12 @@ pub unsafe extern "C" fn PMPI_Register_datarep_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Register_datarep_c", Phase::Running, false) },
-            ErrorOwner::of(super::constants::MPI_FILE_NULL),
+        shared_register_datarep(
+            datarep,
+            read_conversion_fn.into(),
+            write_conversion_fn.into(),
+            dtype_file_extent_fn,
+            extra_state,
         )
     }
 }

@@ -14,6 +14,16 @@ use crate::errors::ErrorOwner;
 use crate::functions;
 use crate::handles::HandleKind;
 
+#[inline]
+unsafe fn shared_parrived(request: MPI_Request, partition: c_int, flag: *mut c_int) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Parrived", Phase::Running, false) },
+        ErrorOwner::None,
+        |mpi| unsafe { crate::functions::partitioned::parrived(mpi, request, partition, flag) },
+    )
+}
+
 /// `int MPI_Parrived(MPI_Request request, int partition, int *flag)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Parrived(
@@ -22,12 +32,7 @@ pub unsafe extern "C" fn MPI_Parrived(
     flag: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Parrived", Phase::Running, false) },
-            ErrorOwner::None,
-        )
-    }
+    unsafe { shared_parrived(request, partition, flag) }
 }
 
 /// `MPI_Parrived` under its profiling name.
@@ -38,36 +43,47 @@ pub unsafe extern "C" fn PMPI_Parrived(
     flag: *mut c_int,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Parrived", Phase::Running, false) },
-            ErrorOwner::None,
-        )
-    }
+    unsafe { shared_parrived(request, partition, flag) }
+}
+
+#[inline]
+unsafe fn shared_pready(partition: c_int, request: MPI_Request) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Pready", Phase::Running, false) },
+        ErrorOwner::None,
+        |mpi| unsafe { crate::functions::partitioned::pready(mpi, partition, request) },
+    )
 }
 
 /// `int MPI_Pready(int partition, MPI_Request request)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Pready(partition: c_int, request: MPI_Request) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Pready", Phase::Running, false) },
-            ErrorOwner::None,
-        )
-    }
+    unsafe { shared_pready(partition, request) }
 }
 
 /// `MPI_Pready` under its profiling name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PMPI_Pready(partition: c_int, request: MPI_Request) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Pready", Phase::Running, false) },
-            ErrorOwner::None,
-        )
-    }
+    unsafe { shared_pready(partition, request) }
+}
+
+#[inline]
+unsafe fn shared_pready_list(
+    length: c_int,
+    array_of_partitions: *const c_int,
+    request: MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Pready_list", Phase::Running, false) },
+        ErrorOwner::None,
+        |mpi| unsafe {
+            crate::functions::partitioned::pready_list(mpi, length, array_of_partitions, request)
+        },
+    )
 }
 
 /// `int MPI_Pready_list(int length, const int array_of_partitions[], MPI_Request request)`.
@@ -78,12 +94,7 @@ pub unsafe extern "C" fn MPI_Pready_list(
     request: MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Pready_list", Phase::Running, false) },
-            ErrorOwner::None,
-        )
-    }
+    unsafe { shared_pready_list(length, array_of_partitions, request) }
 }
 
 /// `MPI_Pready_list` under its profiling name.
@@ -94,12 +105,23 @@ pub unsafe extern "C" fn PMPI_Pready_list(
     request: MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Pready_list", Phase::Running, false) },
-            ErrorOwner::None,
-        )
-    }
+    unsafe { shared_pready_list(length, array_of_partitions, request) }
+}
+
+#[inline]
+unsafe fn shared_pready_range(
+    partition_low: c_int,
+    partition_high: c_int,
+    request: MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Pready_range", Phase::Running, false) },
+        ErrorOwner::None,
+        |mpi| unsafe {
+            crate::functions::partitioned::pready_range(mpi, partition_low, partition_high, request)
+        },
+    )
 }
 
 /// `int MPI_Pready_range(int partition_low, int partition_high, MPI_Request request)`.
@@ -110,12 +132,7 @@ pub unsafe extern "C" fn MPI_Pready_range(
     request: MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Pready_range", Phase::Running, false) },
-            ErrorOwner::None,
-        )
-    }
+    unsafe { shared_pready_range(partition_low, partition_high, request) }
 }
 
 /// `MPI_Pready_range` under its profiling name.
@@ -126,20 +143,39 @@ pub unsafe extern "C" fn PMPI_Pready_range(
     request: MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Pready_range", Phase::Running, false) },
-            ErrorOwner::None,
-        )
-    }
+    unsafe { shared_pready_range(partition_low, partition_high, request) }
 }
 
-/// `int MPI_Precv_init(void *buf, int partitions, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
+#[inline]
+unsafe fn shared_precv_init(
+    buf: *mut c_void,
+    partitions: c_int,
+    count: MPI_Count,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    info: MPI_Info,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Precv_init", Phase::Running, true) },
+        ErrorOwner::of(comm),
+        |mpi| unsafe {
+            crate::functions::partitioned::precv_init(
+                mpi, buf, partitions, count, datatype, dest, tag, comm, info, request,
+            )
+        },
+    )
+}
+
+/// `int MPI_Precv_init(void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Precv_init(
     buf: *mut c_void,
     partitions: c_int,
-    count: c_int,
+    count: MPI_Count,
     datatype: MPI_Datatype,
     dest: c_int,
     tag: c_int,
@@ -149,9 +185,8 @@ pub unsafe extern "C" fn MPI_Precv_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Precv_init", Phase::Running, true) },
-            ErrorOwner::of(comm),
+        shared_precv_init(
+            buf, partitions, count, datatype, dest, tag, comm, info, request,
         )
     }
 }
@@ -161,28 +196,6 @@ pub unsafe extern "C" fn MPI_Precv_init(
 pub unsafe extern "C" fn PMPI_Precv_init(
     buf: *mut c_void,
     partitions: c_int,
-    count: c_int,
-    datatype: MPI_Datatype,
-    dest: c_int,
-    tag: c_int,
-    comm: MPI_Comm,
-    info: MPI_Info,
-    request: *mut MPI_Request,
-) -> c_int {
-    // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Precv_init", Phase::Running, true) },
-            ErrorOwner::of(comm),
-        )
-    }
-}
-
-/// `int MPI_Precv_init_c(void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Precv_init_c(
-    buf: *mut c_void,
-    partitions: c_int,
     count: MPI_Count,
     datatype: MPI_Datatype,
     dest: c_int,
@@ -193,17 +206,15 @@ pub unsafe extern "C" fn MPI_Precv_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Precv_init_c", Phase::Running, true) },
-            ErrorOwner::of(comm),
+        shared_precv_init(
+            buf, partitions, count, datatype, dest, tag, comm, info, request,
         )
     }
 }
 
-/// `MPI_Precv_init_c` under its profiling name.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Precv_init_c(
-    buf: *mut c_void,
+#[inline]
+unsafe fn shared_psend_init(
+    buf: *const c_void,
     partitions: c_int,
     count: MPI_Count,
     datatype: MPI_Datatype,
@@ -214,20 +225,23 @@ pub unsafe extern "C" fn PMPI_Precv_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Precv_init_c", Phase::Running, true) },
-            ErrorOwner::of(comm),
-        )
-    }
+    enter(
+        &const { EntryPoint::new("MPI_Psend_init", Phase::Running, true) },
+        ErrorOwner::of(comm),
+        |mpi| unsafe {
+            crate::functions::partitioned::psend_init(
+                mpi, buf, partitions, count, datatype, dest, tag, comm, info, request,
+            )
+        },
+    )
 }
 
-/// `int MPI_Psend_init(const void *buf, int partitions, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
+/// `int MPI_Psend_init(const void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Psend_init(
     buf: *const c_void,
     partitions: c_int,
-    count: c_int,
+    count: MPI_Count,
     datatype: MPI_Datatype,
     dest: c_int,
     tag: c_int,
@@ -237,9 +251,8 @@ pub unsafe extern "C" fn MPI_Psend_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Psend_init", Phase::Running, true) },
-            ErrorOwner::of(comm),
+        shared_psend_init(
+            buf, partitions, count, datatype, dest, tag, comm, info, request,
         )
     }
 }
@@ -249,28 +262,6 @@ pub unsafe extern "C" fn MPI_Psend_init(
 pub unsafe extern "C" fn PMPI_Psend_init(
     buf: *const c_void,
     partitions: c_int,
-    count: c_int,
-    datatype: MPI_Datatype,
-    dest: c_int,
-    tag: c_int,
-    comm: MPI_Comm,
-    info: MPI_Info,
-    request: *mut MPI_Request,
-) -> c_int {
-    // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Psend_init", Phase::Running, true) },
-            ErrorOwner::of(comm),
-        )
-    }
-}
-
-/// `int MPI_Psend_init_c(const void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn MPI_Psend_init_c(
-    buf: *const c_void,
-    partitions: c_int,
     count: MPI_Count,
     datatype: MPI_Datatype,
     dest: c_int,
@@ -281,31 +272,8 @@ pub unsafe extern "C" fn MPI_Psend_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Psend_init_c", Phase::Running, true) },
-            ErrorOwner::of(comm),
-        )
-    }
-}
-
-/// `MPI_Psend_init_c` under its profiling name.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn PMPI_Psend_init_c(
-    buf: *const c_void,
-    partitions: c_int,
-    count: MPI_Count,
-    datatype: MPI_Datatype,
-    dest: c_int,
-    tag: c_int,
-    comm: MPI_Comm,
-    info: MPI_Info,
-    request: *mut MPI_Request,
-) -> c_int {
-    // SAFETY: the program keeps MPI's rules for the arguments.
-    unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Psend_init_c", Phase::Running, true) },
-            ErrorOwner::of(comm),
+        shared_psend_init(
+            buf, partitions, count, datatype, dest, tag, comm, info, request,
         )
     }
 }

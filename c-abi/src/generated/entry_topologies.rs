@@ -929,6 +929,29 @@ pub unsafe extern "C" fn PMPI_Graphdims_get(
     unsafe { shared_graphdims_get(comm, nnodes, nedges) }
 }
 
+#[inline]
+unsafe fn shared_ineighbor_allgather(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Ineighbor_allgather", Phase::Running, false) },
+        ErrorOwner::of(comm),
+        |mpi| unsafe {
+            crate::functions::topologies::neighbors::ineighbor_allgather(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request,
+            )
+        },
+    )
+}
+
 /// `int MPI_Ineighbor_allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPI_Ineighbor_allgather(
@@ -943,9 +966,15 @@ pub unsafe extern "C" fn MPI_Ineighbor_allgather(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Ineighbor_allgather", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_ineighbor_allgather(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            comm,
+            request,
         )
     }
 }
@@ -964,9 +993,15 @@ pub unsafe extern "C" fn PMPI_Ineighbor_allgather(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Ineighbor_allgather", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_ineighbor_allgather(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            comm,
+            request,
         )
     }
 }
@@ -985,9 +1020,8 @@ pub unsafe extern "C" fn MPI_Ineighbor_allgather_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Ineighbor_allgather_c", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_ineighbor_allgather(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request,
         )
     }
 }
@@ -1006,11 +1040,35 @@ pub unsafe extern "C" fn PMPI_Ineighbor_allgather_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Ineighbor_allgather_c", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_ineighbor_allgather(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_ineighbor_allgatherv(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    displs: Counts,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Ineighbor_allgatherv", Phase::Running, false) },
+        ErrorOwner::of(comm),
+        |mpi| unsafe {
+            crate::functions::topologies::neighbors::ineighbor_allgatherv(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
+                request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Ineighbor_allgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)`.
@@ -1028,9 +1086,16 @@ pub unsafe extern "C" fn MPI_Ineighbor_allgatherv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Ineighbor_allgatherv", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_ineighbor_allgatherv(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            comm,
+            request,
         )
     }
 }
@@ -1050,9 +1115,16 @@ pub unsafe extern "C" fn PMPI_Ineighbor_allgatherv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Ineighbor_allgatherv", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_ineighbor_allgatherv(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            comm,
+            request,
         )
     }
 }
@@ -1072,9 +1144,16 @@ pub unsafe extern "C" fn MPI_Ineighbor_allgatherv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Ineighbor_allgatherv_c", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_ineighbor_allgatherv(
+            sendbuf,
+            sendcount,
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            comm,
+            request,
         )
     }
 }
@@ -1094,11 +1173,41 @@ pub unsafe extern "C" fn PMPI_Ineighbor_allgatherv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Ineighbor_allgatherv_c", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_ineighbor_allgatherv(
+            sendbuf,
+            sendcount,
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            comm,
+            request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_ineighbor_alltoall(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Ineighbor_alltoall", Phase::Running, false) },
+        ErrorOwner::of(comm),
+        |mpi| unsafe {
+            crate::functions::topologies::neighbors::ineighbor_alltoall(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Ineighbor_alltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)`.
@@ -1115,9 +1224,15 @@ pub unsafe extern "C" fn MPI_Ineighbor_alltoall(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Ineighbor_alltoall", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_ineighbor_alltoall(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            comm,
+            request,
         )
     }
 }
@@ -1136,9 +1251,15 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoall(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Ineighbor_alltoall", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_ineighbor_alltoall(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            comm,
+            request,
         )
     }
 }
@@ -1157,9 +1278,8 @@ pub unsafe extern "C" fn MPI_Ineighbor_alltoall_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Ineighbor_alltoall_c", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_ineighbor_alltoall(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request,
         )
     }
 }
@@ -1178,11 +1298,36 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoall_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Ineighbor_alltoall_c", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_ineighbor_alltoall(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_ineighbor_alltoallv(
+    sendbuf: *const c_void,
+    sendcounts: Counts,
+    sdispls: Counts,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    rdispls: Counts,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Ineighbor_alltoallv", Phase::Running, false) },
+        ErrorOwner::of(comm),
+        |mpi| unsafe {
+            crate::functions::topologies::neighbors::ineighbor_alltoallv(
+                mpi, sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
+                recvtype, comm, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Ineighbor_alltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)`.
@@ -1201,9 +1346,17 @@ pub unsafe extern "C" fn MPI_Ineighbor_alltoallv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Ineighbor_alltoallv", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_ineighbor_alltoallv(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtype,
+            comm,
+            request,
         )
     }
 }
@@ -1224,9 +1377,17 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoallv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Ineighbor_alltoallv", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_ineighbor_alltoallv(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtype,
+            comm,
+            request,
         )
     }
 }
@@ -1247,9 +1408,17 @@ pub unsafe extern "C" fn MPI_Ineighbor_alltoallv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Ineighbor_alltoallv_c", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_ineighbor_alltoallv(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtype,
+            comm,
+            request,
         )
     }
 }
@@ -1270,11 +1439,45 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoallv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Ineighbor_alltoallv_c", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_ineighbor_alltoallv(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtype,
+            comm,
+            request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_ineighbor_alltoallw(
+    sendbuf: *const c_void,
+    sendcounts: Counts,
+    sdispls: *const MPI_Aint,
+    sendtypes: *const MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    rdispls: *const MPI_Aint,
+    recvtypes: *const MPI_Datatype,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Ineighbor_alltoallw", Phase::Running, false) },
+        ErrorOwner::of(comm),
+        |mpi| unsafe {
+            crate::functions::topologies::neighbors::ineighbor_alltoallw(
+                mpi, sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
+                recvtypes, comm, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Ineighbor_alltoallw(const void *sendbuf, const int sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request *request)`.
@@ -1293,9 +1496,17 @@ pub unsafe extern "C" fn MPI_Ineighbor_alltoallw(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Ineighbor_alltoallw", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_ineighbor_alltoallw(
+            sendbuf,
+            sendcounts.into(),
+            sdispls,
+            sendtypes,
+            recvbuf,
+            recvcounts.into(),
+            rdispls,
+            recvtypes,
+            comm,
+            request,
         )
     }
 }
@@ -1316,9 +1527,17 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoallw(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Ineighbor_alltoallw", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_ineighbor_alltoallw(
+            sendbuf,
+            sendcounts.into(),
+            sdispls,
+            sendtypes,
+            recvbuf,
+            recvcounts.into(),
+            rdispls,
+            recvtypes,
+            comm,
+            request,
         )
     }
 }
@@ -1339,9 +1558,17 @@ pub unsafe extern "C" fn MPI_Ineighbor_alltoallw_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Ineighbor_alltoallw_c", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_ineighbor_alltoallw(
+            sendbuf,
+            sendcounts.into(),
+            sdispls,
+            sendtypes,
+            recvbuf,
+            recvcounts.into(),
+            rdispls,
+            recvtypes,
+            comm,
+            request,
         )
     }
 }
@@ -1362,11 +1589,41 @@ pub unsafe extern "C" fn PMPI_Ineighbor_alltoallw_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Ineighbor_alltoallw_c", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_ineighbor_alltoallw(
+            sendbuf,
+            sendcounts.into(),
+            sdispls,
+            sendtypes,
+            recvbuf,
+            recvcounts.into(),
+            rdispls,
+            recvtypes,
+            comm,
+            request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_neighbor_allgather(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Neighbor_allgather", Phase::Running, false) },
+        ErrorOwner::of(comm),
+        |mpi| unsafe {
+            crate::functions::topologies::neighbors::neighbor_allgather(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
+            )
+        },
+    )
 }
 
 /// `int MPI_Neighbor_allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm)`.
@@ -1382,9 +1639,14 @@ pub unsafe extern "C" fn MPI_Neighbor_allgather(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_allgather", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_neighbor_allgather(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            comm,
         )
     }
 }
@@ -1402,9 +1664,14 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgather(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_allgather", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_neighbor_allgather(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            comm,
         )
     }
 }
@@ -1422,9 +1689,8 @@ pub unsafe extern "C" fn MPI_Neighbor_allgather_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_allgather_c", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_neighbor_allgather(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
         )
     }
 }
@@ -1442,11 +1708,35 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgather_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_allgather_c", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_neighbor_allgather(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_neighbor_allgather_init(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+    info: MPI_Info,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Neighbor_allgather_init", Phase::Running, true) },
+        ErrorOwner::of(comm),
+        |mpi| unsafe {
+            crate::functions::topologies::neighbors::neighbor_allgather_init(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info,
+                request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Neighbor_allgather_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
@@ -1464,9 +1754,16 @@ pub unsafe extern "C" fn MPI_Neighbor_allgather_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_allgather_init", Phase::Running, true) },
-            ErrorOwner::of(comm),
+        shared_neighbor_allgather_init(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -1486,9 +1783,16 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgather_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_allgather_init", Phase::Running, true) },
-            ErrorOwner::of(comm),
+        shared_neighbor_allgather_init(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -1508,9 +1812,8 @@ pub unsafe extern "C" fn MPI_Neighbor_allgather_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_allgather_init_c", Phase::Running, true) },
-            ErrorOwner::of(comm),
+        shared_neighbor_allgather_init(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request,
         )
     }
 }
@@ -1530,11 +1833,33 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgather_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_allgather_init_c", Phase::Running, true) },
-            ErrorOwner::of(comm),
+        shared_neighbor_allgather_init(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_neighbor_allgatherv(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    displs: Counts,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Neighbor_allgatherv", Phase::Running, false) },
+        ErrorOwner::of(comm),
+        |mpi| unsafe {
+            crate::functions::topologies::neighbors::neighbor_allgatherv(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
+            )
+        },
+    )
 }
 
 /// `int MPI_Neighbor_allgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm)`.
@@ -1551,9 +1876,15 @@ pub unsafe extern "C" fn MPI_Neighbor_allgatherv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_allgatherv", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_neighbor_allgatherv(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            comm,
         )
     }
 }
@@ -1572,9 +1903,15 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgatherv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_allgatherv", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_neighbor_allgatherv(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            comm,
         )
     }
 }
@@ -1593,9 +1930,15 @@ pub unsafe extern "C" fn MPI_Neighbor_allgatherv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_allgatherv_c", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_neighbor_allgatherv(
+            sendbuf,
+            sendcount,
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            comm,
         )
     }
 }
@@ -1614,11 +1957,43 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgatherv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_allgatherv_c", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_neighbor_allgatherv(
+            sendbuf,
+            sendcount,
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            comm,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_neighbor_allgatherv_init(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    displs: Counts,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+    info: MPI_Info,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Neighbor_allgatherv_init", Phase::Running, true) },
+        ErrorOwner::of(comm),
+        |mpi| unsafe {
+            crate::functions::topologies::neighbors::neighbor_allgatherv_init(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, comm,
+                info, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Neighbor_allgatherv_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
@@ -1637,9 +2012,17 @@ pub unsafe extern "C" fn MPI_Neighbor_allgatherv_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_allgatherv_init", Phase::Running, true) },
-            ErrorOwner::of(comm),
+        shared_neighbor_allgatherv_init(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -1660,9 +2043,17 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgatherv_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_allgatherv_init", Phase::Running, true) },
-            ErrorOwner::of(comm),
+        shared_neighbor_allgatherv_init(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -1683,9 +2074,17 @@ pub unsafe extern "C" fn MPI_Neighbor_allgatherv_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_allgatherv_init_c", Phase::Running, true) },
-            ErrorOwner::of(comm),
+        shared_neighbor_allgatherv_init(
+            sendbuf,
+            sendcount,
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -1706,11 +2105,41 @@ pub unsafe extern "C" fn PMPI_Neighbor_allgatherv_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_allgatherv_init_c", Phase::Running, true) },
-            ErrorOwner::of(comm),
+        shared_neighbor_allgatherv_init(
+            sendbuf,
+            sendcount,
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            displs.into(),
+            recvtype,
+            comm,
+            info,
+            request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_neighbor_alltoall(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Neighbor_alltoall", Phase::Running, false) },
+        ErrorOwner::of(comm),
+        |mpi| unsafe {
+            crate::functions::topologies::neighbors::neighbor_alltoall(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
+            )
+        },
+    )
 }
 
 /// `int MPI_Neighbor_alltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm)`.
@@ -1726,9 +2155,14 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoall(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_alltoall", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_neighbor_alltoall(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            comm,
         )
     }
 }
@@ -1746,9 +2180,14 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoall(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_alltoall", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_neighbor_alltoall(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            comm,
         )
     }
 }
@@ -1766,9 +2205,8 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoall_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_alltoall_c", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_neighbor_alltoall(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
         )
     }
 }
@@ -1786,11 +2224,35 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoall_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_alltoall_c", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_neighbor_alltoall(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_neighbor_alltoall_init(
+    sendbuf: *const c_void,
+    sendcount: MPI_Count,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: MPI_Count,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+    info: MPI_Info,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Neighbor_alltoall_init", Phase::Running, true) },
+        ErrorOwner::of(comm),
+        |mpi| unsafe {
+            crate::functions::topologies::neighbors::neighbor_alltoall_init(
+                mpi, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info,
+                request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Neighbor_alltoall_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
@@ -1808,9 +2270,16 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoall_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_alltoall_init", Phase::Running, true) },
-            ErrorOwner::of(comm),
+        shared_neighbor_alltoall_init(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -1830,9 +2299,16 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoall_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_alltoall_init", Phase::Running, true) },
-            ErrorOwner::of(comm),
+        shared_neighbor_alltoall_init(
+            sendbuf,
+            sendcount.into(),
+            sendtype,
+            recvbuf,
+            recvcount.into(),
+            recvtype,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -1852,9 +2328,8 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoall_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_alltoall_init_c", Phase::Running, true) },
-            ErrorOwner::of(comm),
+        shared_neighbor_alltoall_init(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request,
         )
     }
 }
@@ -1874,11 +2349,35 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoall_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_alltoall_init_c", Phase::Running, true) },
-            ErrorOwner::of(comm),
+        shared_neighbor_alltoall_init(
+            sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_neighbor_alltoallv(
+    sendbuf: *const c_void,
+    sendcounts: Counts,
+    sdispls: Counts,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    rdispls: Counts,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Neighbor_alltoallv", Phase::Running, false) },
+        ErrorOwner::of(comm),
+        |mpi| unsafe {
+            crate::functions::topologies::neighbors::neighbor_alltoallv(
+                mpi, sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
+                recvtype, comm,
+            )
+        },
+    )
 }
 
 /// `int MPI_Neighbor_alltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm)`.
@@ -1896,9 +2395,16 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoallv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_alltoallv", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_neighbor_alltoallv(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtype,
+            comm,
         )
     }
 }
@@ -1918,9 +2424,16 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallv(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_alltoallv", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_neighbor_alltoallv(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtype,
+            comm,
         )
     }
 }
@@ -1940,9 +2453,16 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoallv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_alltoallv_c", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_neighbor_alltoallv(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtype,
+            comm,
         )
     }
 }
@@ -1962,11 +2482,45 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallv_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_alltoallv_c", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_neighbor_alltoallv(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtype,
+            comm,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_neighbor_alltoallv_init(
+    sendbuf: *const c_void,
+    sendcounts: Counts,
+    sdispls: Counts,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    rdispls: Counts,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+    info: MPI_Info,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Neighbor_alltoallv_init", Phase::Running, true) },
+        ErrorOwner::of(comm),
+        |mpi| unsafe {
+            crate::functions::topologies::neighbors::neighbor_alltoallv_init(
+                mpi, sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls,
+                recvtype, comm, info, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Neighbor_alltoallv_init(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
@@ -1986,9 +2540,18 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoallv_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_alltoallv_init", Phase::Running, true) },
-            ErrorOwner::of(comm),
+        shared_neighbor_alltoallv_init(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtype,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -2010,9 +2573,18 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallv_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_alltoallv_init", Phase::Running, true) },
-            ErrorOwner::of(comm),
+        shared_neighbor_alltoallv_init(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtype,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -2034,9 +2606,18 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoallv_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_alltoallv_init_c", Phase::Running, true) },
-            ErrorOwner::of(comm),
+        shared_neighbor_alltoallv_init(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtype,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -2058,11 +2639,45 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallv_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_alltoallv_init_c", Phase::Running, true) },
-            ErrorOwner::of(comm),
+        shared_neighbor_alltoallv_init(
+            sendbuf,
+            sendcounts.into(),
+            sdispls.into(),
+            sendtype,
+            recvbuf,
+            recvcounts.into(),
+            rdispls.into(),
+            recvtype,
+            comm,
+            info,
+            request,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_neighbor_alltoallw(
+    sendbuf: *const c_void,
+    sendcounts: Counts,
+    sdispls: *const MPI_Aint,
+    sendtypes: *const MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    rdispls: *const MPI_Aint,
+    recvtypes: *const MPI_Datatype,
+    comm: MPI_Comm,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Neighbor_alltoallw", Phase::Running, false) },
+        ErrorOwner::of(comm),
+        |mpi| unsafe {
+            crate::functions::topologies::neighbors::neighbor_alltoallw(
+                mpi, sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
+                recvtypes, comm,
+            )
+        },
+    )
 }
 
 /// `int MPI_Neighbor_alltoallw(const void *sendbuf, const int sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm)`.
@@ -2080,9 +2695,16 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoallw(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_alltoallw", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_neighbor_alltoallw(
+            sendbuf,
+            sendcounts.into(),
+            sdispls,
+            sendtypes,
+            recvbuf,
+            recvcounts.into(),
+            rdispls,
+            recvtypes,
+            comm,
         )
     }
 }
@@ -2102,9 +2724,16 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallw(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_alltoallw", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_neighbor_alltoallw(
+            sendbuf,
+            sendcounts.into(),
+            sdispls,
+            sendtypes,
+            recvbuf,
+            recvcounts.into(),
+            rdispls,
+            recvtypes,
+            comm,
         )
     }
 }
@@ -2124,9 +2753,16 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoallw_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_alltoallw_c", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_neighbor_alltoallw(
+            sendbuf,
+            sendcounts.into(),
+            sdispls,
+            sendtypes,
+            recvbuf,
+            recvcounts.into(),
+            rdispls,
+            recvtypes,
+            comm,
         )
     }
 }
@@ -2146,11 +2782,45 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_alltoallw_c", Phase::Running, false) },
-            ErrorOwner::of(comm),
+        shared_neighbor_alltoallw(
+            sendbuf,
+            sendcounts.into(),
+            sdispls,
+            sendtypes,
+            recvbuf,
+            recvcounts.into(),
+            rdispls,
+            recvtypes,
+            comm,
         )
     }
+}
+
+#[inline]
+unsafe fn shared_neighbor_alltoallw_init(
+    sendbuf: *const c_void,
+    sendcounts: Counts,
+    sdispls: *const MPI_Aint,
+    sendtypes: *const MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    rdispls: *const MPI_Aint,
+    recvtypes: *const MPI_Datatype,
+    comm: MPI_Comm,
+    info: MPI_Info,
+    request: *mut MPI_Request,
+) -> c_int {
+    // SAFETY: the program keeps MPI's rules for the arguments.
+    enter(
+        &const { EntryPoint::new("MPI_Neighbor_alltoallw_init", Phase::Running, true) },
+        ErrorOwner::of(comm),
+        |mpi| unsafe {
+            crate::functions::topologies::neighbors::neighbor_alltoallw_init(
+                mpi, sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls,
+                recvtypes, comm, info, request,
+            )
+        },
+    )
 }
 
 /// `int MPI_Neighbor_alltoallw_init(const void *sendbuf, const int sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request *request)`.
@@ -2170,9 +2840,18 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoallw_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_alltoallw_init", Phase::Running, true) },
-            ErrorOwner::of(comm),
+        shared_neighbor_alltoallw_init(
+            sendbuf,
+            sendcounts.into(),
+            sdispls,
+            sendtypes,
+            recvbuf,
+            recvcounts.into(),
+            rdispls,
+            recvtypes,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -2194,9 +2873,18 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_init(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_alltoallw_init", Phase::Running, true) },
-            ErrorOwner::of(comm),
+        shared_neighbor_alltoallw_init(
+            sendbuf,
+            sendcounts.into(),
+            sdispls,
+            sendtypes,
+            recvbuf,
+            recvcounts.into(),
+            rdispls,
+            recvtypes,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -2218,9 +2906,18 @@ pub unsafe extern "C" fn MPI_Neighbor_alltoallw_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_alltoallw_init_c", Phase::Running, true) },
-            ErrorOwner::of(comm),
+        shared_neighbor_alltoallw_init(
+            sendbuf,
+            sendcounts.into(),
+            sdispls,
+            sendtypes,
+            recvbuf,
+            recvcounts.into(),
+            rdispls,
+            recvtypes,
+            comm,
+            info,
+            request,
         )
     }
 }
@@ -2242,9 +2939,18 @@ pub unsafe extern "C" fn PMPI_Neighbor_alltoallw_init_c(
 ) -> c_int {
     // SAFETY: the program keeps MPI's rules for the arguments.
     unsafe {
-        missing(
-            &const { EntryPoint::new("MPI_Neighbor_alltoallw_init_c", Phase::Running, true) },
-            ErrorOwner::of(comm),
+        shared_neighbor_alltoallw_init(
+            sendbuf,
+            sendcounts.into(),
+            sdispls,
+            sendtypes,
+            recvbuf,
+            recvcounts.into(),
+            rdispls,
+            recvtypes,
+            comm,
+            info,
+            request,
         )
     }
 }

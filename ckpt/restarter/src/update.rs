@@ -104,9 +104,11 @@ fn drop_between(from: u64, to: u64) -> Result<(), ImageError> {
 }
 
 /// Whether the pages of an extent are in memory: they are in an earlier file, and in memory that
-/// serves their region.
+/// serves their region. Two regions may have become one since: the second was unmapped, and an
+/// extent may have pages of both.
 fn is_there(before: &SavedTable<'_>, table: &SavedTable<'_>, extent: &SavedExtent) -> bool {
-    let around = |r: &SavedRegion| r.start <= extent.address && extent.address < r.end;
+    let end = extent.address + extent.length();
+    let around = |r: &SavedRegion| r.start <= extent.address && end <= r.end;
     if extent.file == 0 {
         return false;
     }

@@ -11,6 +11,7 @@ use std::os::fd::RawFd;
 use super::open_file::{Cut, OpenFile, link_of};
 use super::positioned::{read_at, read_once, write_at};
 use super::prefix_hashes::{HashBudget, PrefixHashes, is_prefix};
+use super::settled_lengths::settled_length;
 use crate::error::Caveat;
 use crate::sys;
 
@@ -63,6 +64,7 @@ struct KeptFile {
     /// One of the numbers under which the file is open.
     fd: RawFd,
     path: String,
+    /// So many bytes are kept: all, unless ranks write to the file together.
     length: u64,
     mode: u32,
     times: Times,
@@ -95,7 +97,7 @@ impl KeptFiles {
     /// contents.
     pub fn capture(files: &[OpenFile], hashes: &mut PrefixHashes) -> Self {
         let mut all = Self::default();
-        let is_kept = |f: &&OpenFile| f.can_write && f.is_own && !f.is_remade;
+        let is_kept = |f: &&OpenFile| f.can_write && f.is_own && !f.is_remade && !f.is_undone;
         for open in files.iter().filter(is_kept) {
             match all.files.iter_mut().find(|known| known.file == open.file) {
                 Some(known) => known.is_appended &= open.appends(),
@@ -188,7 +190,7 @@ impl KeptFile {
             file: open.file,
             fd: open.fd,
             path: open.path.clone(),
-            length: status.st_size as u64,
+            length: settled_length(open.file, status.st_size as u64),
             mode: status.st_mode & 0o7777,
             times,
             is_settled: times.are_settled(),

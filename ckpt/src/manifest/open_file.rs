@@ -5,6 +5,7 @@ use std::os::fd::RawFd;
 
 use super::duplicates;
 use super::locks::Lock;
+use super::settled_lengths;
 use crate::error::Caveat;
 use crate::sys;
 
@@ -154,6 +155,8 @@ pub(super) struct OpenFile {
     pub is_mapped: bool,
     /// The file is opened when the memory is there again, and none of its contents are kept.
     pub is_remade: bool,
+    /// The library undoes writes itself: a restore leaves the contents alone.
+    pub is_undone: bool,
     /// Locks that this process holds on it.
     pub locks: Vec<Lock>,
 }
@@ -194,6 +197,7 @@ impl OpenFile {
             is_own: found.is_own,
             is_mapped: found.is_mapped,
             is_remade: found.is_remade,
+            is_undone: settled_lengths::is_undone(one.file),
             locks,
         })
     }
@@ -205,7 +209,7 @@ impl OpenFile {
 
     /// Whether a restore cuts it back.
     pub fn is_written(&self) -> bool {
-        self.can_write && (self.is_own || self.is_at_end())
+        self.can_write && !self.is_undone && (self.is_own || self.is_at_end())
     }
 
     /// Whether every write through this number goes to the end of the file.

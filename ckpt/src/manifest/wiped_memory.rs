@@ -35,6 +35,11 @@ pub(crate) struct WipedMemory {
     seen: Option<u64>,
 }
 
+/// Whether the page that stays empty in twins lies there.
+fn has_secret(range: &Range<u64>) -> bool {
+    range.contains(&(SECRET.load(Ordering::Relaxed) as u64))
+}
+
 /// Mappings that may have a mark.
 fn candidates(maps: &[u8]) -> impl Iterator<Item = Range<u64>> {
     let all = proc::lines(maps).filter_map(proc::mapping);
@@ -58,10 +63,9 @@ fn fingerprint(maps: &[u8]) -> u64 {
 /// Memory with a mark in the text of `smaps`. What the kernel may drop at any time is none that a
 /// program relies on.
 fn marked(smaps: &[u8]) -> Vec<Range<u64>> {
-    let secret = SECRET.load(Ordering::Relaxed) as u64;
     let all = proc::flagged(smaps).filter(|one| one.has(b"wf") && !one.has(b"dp"));
     let ranges = all.map(|one| one.mapping.start..one.mapping.end);
-    ranges.filter(|range| !range.contains(&secret)).collect()
+    ranges.filter(|range| !has_secret(range)).collect()
 }
 
 fn read() -> Vec<Range<u64>> {
@@ -91,7 +95,9 @@ impl WipedMemory {
         }
         self.seen = seen;
         self.in_use.clear();
-        self.in_use.extend(candidates(maps).filter(is_in_use));
+        // The clone would find the secret's page empty each time, and read the list for it.
+        let in_use = candidates(maps).filter(|range| !has_secret(range) && is_in_use(range));
+        self.in_use.extend(in_use);
     }
 
     /// Sets the marks, or takes them away.
@@ -133,5 +139,31 @@ mod tests {
         let more = b"1000-2000 rw-p 0 00:00 0 \n2000-3000 rw-p 0 00:00 0 \n".as_slice();
         assert_ne!(fingerprint(maps), fingerprint(more));
         assert_eq!(candidates(maps).count(), 1);
+    }
+
+    #[test]
+    fn twins_do_not_look_for_the_secret() {
+        let page = || {
+            let (rights, how) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
+            let how = how | libc::MAP_ANONYMOUS;
+            // SAFETY: new pages, which the kernel keeps apart by the mark, and a write to them.
+            unsafe {
+                let at = libc::mmap(std::ptr::null_mut(), 4096, rights, how, -1, 0);
+                assert_ne!(at, libc::MAP_FAILED);
+                assert_eq!(libc::madvise(at, 4096, libc::MADV_WIPEONFORK), 0);
+                at.cast::<u8>().write(1);
+                at.addr()
+            }
+        };
+        let (own, secret) = (page(), page());
+        keep_out_of_images(secret);
+        let maps = std::fs::read("/proc/thread-self/maps").expect("the mappings");
+        let mut memory = WipedMemory::default();
+        memory.find(&maps, false);
+        let has =
+            |list: &[Range<u64>], page: usize| list.iter().any(|r| r.contains(&(page as u64)));
+        // They lie side by side or not: then one mapping has both, and none is looked for.
+        assert!(!has(&memory.in_use, secret) && !has(&memory.marked, secret));
+        assert_eq!(has(&memory.in_use, own), has(&memory.marked, own));
     }
 }

@@ -55,27 +55,25 @@ impl ManagerHandler<'_> {
         while let Some(message) = self.manager.receive()? {
             match message {
                 FromManager::Stop { .. } => manager::stop(),
-                FromManager::Checkpoint { generation, epoch } => {
-                    if generation == present {
-                        self.recovery.request(epoch, self.engine.epoch());
-                    }
+                FromManager::Checkpoint { generation, .. }
+                | FromManager::Move { generation, .. }
+                | FromManager::Stay { generation, .. }
+                    if generation != present =>
+                {
                     continue;
                 }
-                FromManager::Move {
-                    generation,
-                    number,
-                    stops,
-                } => {
-                    if generation == present {
-                        let checkpoint = self.recovery.checkpoint();
-                        checkpoint.request_move(MoveImage { number, stops });
-                    }
+                FromManager::Checkpoint { epoch, oldest, .. } => {
+                    self.recovery.note_oldest(oldest);
+                    self.recovery.request(epoch, self.engine.epoch());
                     continue;
                 }
-                FromManager::Stay { generation, number } => {
-                    if generation == present {
-                        self.recovery.stay(number);
-                    }
+                FromManager::Move { number, stops, .. } => {
+                    let checkpoint = self.recovery.checkpoint();
+                    checkpoint.request_move(MoveImage { number, stops });
+                    continue;
+                }
+                FromManager::Stay { number, .. } => {
+                    self.recovery.stay(number);
                     continue;
                 }
                 FromManager::Committed {

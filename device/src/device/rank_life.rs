@@ -15,6 +15,7 @@ use super::safe_point::RestoredProcess;
 use super::{Device, reopen, startup};
 use crate::descriptors::OldDescriptors;
 use crate::error::{Error, Result};
+use crate::job_member::Rollback;
 use crate::manager::{self, Agent, KeyPage};
 use crate::options::Options;
 use crate::recovery::SafePointRequest;
@@ -94,6 +95,24 @@ impl Device {
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.engine.epoch()
+    }
+
+    /// The rollbacks in this process's past, the oldest first.
+    #[must_use]
+    pub fn rollbacks(&self) -> &[Rollback] {
+        self.member.rollbacks()
+    }
+
+    /// The job returns to this checkpoint or to a later one, also if it is restarted.
+    #[must_use]
+    pub fn horizon(&self) -> Epoch {
+        self.recovery.horizon()
+    }
+
+    /// Most bytes that a rank keeps of what it overwrites in one file between two checkpoints.
+    #[must_use]
+    pub fn file_undo_limit(&self) -> u64 {
+        self.member.options().file_undo_limit
     }
 
     /// A place where only bodies can be incomplete, which links send again. Such places are the end

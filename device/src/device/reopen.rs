@@ -47,6 +47,9 @@ pub(super) fn reopen(device: &mut Device, socket: OwnedFd, old: OldDescriptors) 
     let card = device.listeners.card(options, &settings);
     let limits = size_limits::limits(device.engine.config(), options);
     device.member.change(now, settings, card);
+    if now.generation != was.generation {
+        device.member.roll_back(device.engine.epoch());
+    }
     let ends = device.logs().reopen_determinants()?;
     device.member.set_log_ends(ends);
     device.manager.report_no_shared_memory(no_shared_memory)?;

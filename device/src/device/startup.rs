@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use rejoin_channel_table::AddressBook;
+use rejoin_channel_table::{AddressBook, Epoch, Generation};
 use rejoin_engine::Engine;
 use rejoin_wire::{MessageLog, RankOptions, Welcome};
 
@@ -92,6 +92,10 @@ pub(super) fn start(
         waker,
         not_sync: PhantomData,
     };
+    // A program that loads registered memory continues where it stored that, not at its start.
+    if identity.generation > Generation(0) && !device.settings().restart {
+        device.member.roll_back(Epoch(0));
+    }
     // Whatever came right behind the start was read along with it and raises no edge.
     device.orders().read()?;
     Ok(device)

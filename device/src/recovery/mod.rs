@@ -76,6 +76,10 @@ struct Known {
     committed: Epoch,
     /// The last epoch that can never commit.
     abandoned: Epoch,
+    /// No rollback goes back behind this checkpoint.
+    oldest: Epoch,
+    /// What that checkpoint was before. A restart may go back to it if a file is damaged.
+    oldest_before: Epoch,
 }
 
 /// The recovery of one rank.
@@ -346,6 +350,19 @@ impl RankRecovery {
         self.known.abandoned = self.known.abandoned.max(abandoned);
     }
 
+    /// No rollback goes back behind this checkpoint of the job.
+    pub(crate) fn note_oldest(&mut self, oldest: Epoch) {
+        if oldest > self.known.oldest {
+            self.known.oldest_before = self.known.oldest;
+            self.known.oldest = oldest;
+        }
+    }
+
+    /// The job returns to this checkpoint or to a later one, also if it is restarted.
+    pub(crate) fn horizon(&self) -> Epoch {
+        self.known.oldest_before
+    }
+
     /// The number that a checkpoint must be later than to hold what a rank in the epoch `present`
     /// has done.
     pub(crate) fn latest(&self, present: Epoch) -> Epoch {
@@ -358,6 +375,7 @@ impl RankRecovery {
         let Known {
             committed,
             abandoned,
+            ..
         } = self.known;
         (committed.max(abandoned) > after).then_some(committed > after)
     }

@@ -7,7 +7,7 @@ type Way = fn(i32) -> i32;
 /// Both ways of a family, and some of its values: Open MPI's and the standard's.
 type Family = (&'static str, Way, Way, &'static [(i32, i32)]);
 
-const FAMILIES: [Family; 13] = [
+const FAMILIES: [Family; 15] = [
     (
         "rank",
         rank_in,
@@ -65,6 +65,13 @@ const FAMILIES: [Family; 13] = [
         typeclass_out,
         &[(1, 192), (2, 193), (3, 194)],
     ),
+    (
+        "flavor",
+        flavor_in,
+        flavor_out,
+        &[(1, 311), (2, 312), (3, 313), (4, 314)],
+    ),
+    ("model", model_in, model_out, &[(0, 321), (1, 322)]),
     ("lock", lock_in, lock_out, &[(1, 301), (2, 302)]),
 ];
 

@@ -3,8 +3,10 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use rejoin_facade::abi_types::AbiHandle;
+
 use crate::generated::predefined::OBJECTS;
-use crate::program_types::{AbiHandle, ProgramHandle};
+use crate::predefined_objects::contents;
 
 /// Where some of the objects are: their addresses are among so many from the first one on.
 struct Part {
@@ -43,7 +45,7 @@ static PARTS: [Part; 2] = [const { Part::empty() }; 2];
 static LOCATE: extern "C" fn() = locate;
 
 extern "C" fn locate() {
-    let mut addresses = OBJECTS.map(|object| object.handle().0);
+    let mut addresses = OBJECTS.map(|object| object.address());
     addresses.sort_unstable();
     // Nothing is as far apart as a program and its libraries.
     let widest = (1..addresses.len()).max_by_key(|i| addresses[*i] - addresses[i - 1]);
@@ -52,15 +54,12 @@ extern "C" fn locate() {
     PARTS[1].set(upper);
 }
 
-impl ProgramHandle {
-    /// The handle and the Fortran integer of the predefined object that this is the address of, if
-    /// it is one.
-    #[inline(always)]
-    pub fn predefined(self) -> Option<(AbiHandle, usize)> {
-        let is_one = PARTS[0].has(self.0) || PARTS[1].has(self.0);
-        // SAFETY: the objects of a part are longer, and all between them may be read.
-        is_one.then(|| unsafe { self.object() })
-    }
+/// The handle and the Fortran integer of the predefined object at an address, if there is one.
+#[inline(always)]
+pub fn predefined(address: usize) -> Option<(AbiHandle, usize)> {
+    let is_one = PARTS[0].has(address) || PARTS[1].has(address);
+    // SAFETY: the objects of a part are longer, and all between them may be read.
+    is_one.then(|| unsafe { contents(address) })
 }
 
 #[cfg(test)]
@@ -87,8 +86,8 @@ mod tests {
     #[test]
     fn every_object_is_found() {
         for object in &OBJECTS {
-            assert!(object.handle().predefined().is_some());
+            assert!(predefined(object.address()).is_some());
         }
-        assert_eq!(ProgramHandle(0).predefined(), None);
+        assert_eq!(predefined(0), None);
     }
 }

@@ -2,7 +2,7 @@
 //! their sizes are Open MPI's, their contents are there at link time, and all addresses of them are
 //! looked up by the loader.
 
-use crate::program_types::{AbiHandle, ProgramHandle};
+use rejoin_facade::abi_types::AbiHandle;
 
 /// A predefined object: two words that count, and as many others as Open MPI has.
 #[repr(C)]
@@ -38,10 +38,10 @@ impl ObjectAddress {
         Self(std::ptr::from_ref(object).cast())
     }
 
-    /// The handle by which the program knows the object.
+    /// The number of the address, which is the program's handle.
     #[inline(always)]
-    pub fn handle(self) -> ProgramHandle {
-        ProgramHandle(self.0.addr())
+    pub fn address(self) -> usize {
+        self.0.addr()
     }
 
     /// Whether there is an object.
@@ -51,16 +51,14 @@ impl ObjectAddress {
     }
 }
 
-impl ProgramHandle {
-    /// What a handle that is an address points to.
-    ///
-    /// # Safety
-    /// Two words may be read there.
-    #[inline(always)]
-    pub unsafe fn object(self) -> (AbiHandle, usize) {
-        let object = std::ptr::with_exposed_provenance::<Object<0>>(self.0);
-        // SAFETY: the caller's promise, which says nothing of alignment.
-        let object = unsafe { object.read_unaligned() };
-        (object.handle, object.fortran)
-    }
+/// The handle and the Fortran integer of the object at an address.
+///
+/// # Safety
+/// Two words may be read there.
+#[inline(always)]
+pub unsafe fn contents(address: usize) -> (AbiHandle, usize) {
+    let object = std::ptr::with_exposed_provenance::<Object<0>>(address);
+    // SAFETY: the caller's promise, which says nothing of alignment.
+    let object = unsafe { object.read_unaligned() };
+    (object.handle, object.fortran)
 }

@@ -64,18 +64,24 @@ fn running(job: Job) -> (Central, Vec<Record>) {
     (central, stored)
 }
 
-/// Both ranks take their images of the first checkpoint, which go to files and are copied.
-fn into_files(central: &mut Central) -> Vec<CentralEffect> {
-    let image = ImageId::Checkpoint(Epoch(1));
+/// Both ranks take their images of the first checkpoint.
+fn take_images(central: &mut Central) -> Vec<CentralEffect> {
     let mut effects = Vec::new();
     for (host, rank) in [(0, 0), (1, 1)] {
         let imaged = ToCentral::Image(ImageMessage::Taken {
             instance: instance(rank, 0),
-            image,
+            image: ImageId::Checkpoint(Epoch(1)),
             cost: ImageCost::default(),
         });
         effects.extend(on_message(central, host, imaged));
     }
+    effects
+}
+
+/// Both ranks take their images of the first checkpoint, which go to files and are copied.
+fn into_files(central: &mut Central) -> Vec<CentralEffect> {
+    let image = ImageId::Checkpoint(Epoch(1));
+    let mut effects = take_images(central);
     for (host, rank) in [(0, Rank(0)), (1, Rank(1))] {
         effects.extend(on_message(
             central,
@@ -208,17 +214,34 @@ fn a_job_that_can_not_take_ranks_in_ends() {
 #[test]
 fn what_ranks_have_stored_is_not_thrown_away_for_a_new_beginning() {
     let (mut central, _) = running(three_hosts());
-    let image = ImageId::Checkpoint(Epoch(1));
-    for (host, rank) in [(0, 0), (1, 1)] {
-        let imaged = ToCentral::Image(ImageMessage::Taken {
-            instance: instance(rank, 0),
-            image,
-            cost: ImageCost::default(),
-        });
-        on_message(&mut central, host, imaged);
-    }
+    take_images(&mut central);
     // The images of host b are lost with it, and the job has computed since.
     ends_without_states(central);
+}
+
+#[test]
+fn a_start_with_registered_memory_that_loses_another_host_is_begun_again() {
+    let (mut central, _) = running(three_hosts());
+    take_images(&mut central);
+    for (number, (lost, hosts)) in [(1, vec![0, 2]), (2, vec![0, 0])].into_iter().enumerate() {
+        let now = 100 + 10 * number as u64;
+        let gone = CentralInput::HostGone(lost, "it is silent".into());
+        let effects = step(&mut central, at(now), gone);
+        let asks = |effect: &CentralEffect| matches!(effect, CentralEffect::RequestStored { .. });
+        assert!(effects.iter().any(asks), "{effects:?}");
+        let stored = CentralInput::Stored(vec![StoredState::Regions(Epoch(7))]);
+        let effects = step(&mut central, at(now + 1), stored);
+        let back = stored_return(&effects).expect("a return");
+        assert_eq!((back.from, back.regions), (None, Some(Epoch(7))));
+        assert_eq!(back.generation, Generation(number as u32 + 1));
+        assert_eq!(back.placement.expect("other places").hosts, hosts);
+    }
+    let effects = step(&mut central, at(2 * FENCE), CentralInput::Tick);
+    assert!(
+        orders(&effects).iter().all(|(host, _)| *host == 0),
+        "{effects:?}"
+    );
+    assert_eq!(central.verdict(), None);
 }
 
 fn report(rank: u32, incarnation: u32) -> ToCentral {

@@ -380,6 +380,11 @@ fn of_host(event: &Event, line: &mut EventLine) {
             line.to = Some(to.clone());
             line.cause = Some(why.clone());
             line.epoch = epoch.or(*regions).map(|epoch| epoch.0);
+            line.level = match (epoch, regions) {
+                (Some(_), _) => Some("file".into()),
+                (None, Some(_)) => Some("registered".into()),
+                (None, None) => None,
+            };
         }
         Event::HostSuspected { name, by, failure } => {
             line.host = Some(name.clone());

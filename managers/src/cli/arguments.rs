@@ -58,8 +58,8 @@ pub(super) struct JobArguments {
     #[arg(long, env = "REJOIN_TRANSPORT", value_enum, default_value_t = Carrier::Auto)]
     pub(super) transport: Carrier,
     /// The binary interface of the programs: auto (what each is linked with), standard (of the MPI
-    /// standard, libmpi_abi.so.1) or openmpi (of Open MPI 4.1 and 5.0, libmpi.so.40; also for
-    /// scripts that load a library of it)
+    /// standard, libmpi_abi.so.1), openmpi (of Open MPI 4.1 and 5.0, libmpi.so.40) or mpich (of
+    /// MPICH, Intel MPI and MVAPICH, libmpi.so.12); also for scripts that load such a library
     #[arg(long, env = "REJOIN_ABI", value_enum, default_value_t)]
     pub(super) abi: ProgramAbi,
     /// What happens when a rank is lost: coordinated (all ranks go back to the last checkpoint),

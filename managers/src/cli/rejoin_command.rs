@@ -21,8 +21,11 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Check this machine, and say what is missing and what that costs
+    /// Check this machine, or a program, and say what is missing and what that costs
     Doctor {
+        /// Say for which MPI this program or library was made, and which of its functions are not
+        /// there [default: check the machine]
+        program: Option<OsString>,
         /// Print the findings as JSON
         #[arg(long)]
         json: bool,
@@ -149,7 +152,7 @@ pub fn main() -> i32 {
         Err(error) => return super::printed("rejoin", &error),
     };
     match arguments.command {
-        Command::Doctor { json } => doctor::run(json),
+        Command::Doctor { program, json } => doctor::run(program.as_deref(), json),
         Command::Status { job, json } => jobs::status(job.as_deref(), json),
         Command::Top { job } => top_command::run(job.as_deref()),
         Command::Checkpoint { job } => jobs::checkpoint(job.as_deref()),

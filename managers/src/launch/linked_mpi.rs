@@ -1,23 +1,26 @@
-//! Which MPI library a program is linked with. One of Open MPI gets the façade. One that finds
-//! another MPI's library runs here as so many jobs of one rank each, and nothing else says so.
+//! Which MPI library a program is linked with. One of Open MPI or MPICH gets a façade. One that
+//! finds another MPI's library runs here as so many jobs of one rank each, and nothing else says
+//! so.
 
+use super::dynamic_file::DynamicFile;
 use super::launch_plan::Program;
+use super::loaded_libraries::loaded_libraries;
 use super::spawn::resolve;
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// Bytes of a table of dynamic linking that are looked at.
-const MOST_BYTES: u64 = 1 << 20;
-
 /// How the names of MPI libraries begin.
 const BEGINS: &str = "libmpi";
-/// The library of Open MPI.
-pub const OPENMPI: &str = "libmpi.so.40";
-/// How the names of Open MPI's libraries end, also of those for Fortran.
-const OF_OPENMPI: &str = ".so.40";
+/// How those of MPICH and Intel MPI go on: of C, C++ and Fortran.
+const OF_MPICH: [&str; 6] = [
+    ".so.12",
+    "ch.so.12",
+    "cxx.so.12",
+    "chcxx.so.12",
+    "fort.so.12",
+    "chfort.so.12",
+];
 
 /// The binary interface that a program expects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -29,6 +32,62 @@ pub enum ProgramAbi {
     Standard,
     /// That of Open MPI 4.1 and 5.0
     Openmpi,
+    /// That of MPICH, Intel MPI and MVAPICH
+    Mpich,
+}
+
+/// Another MPI for whose programs there is a façade.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OtherMpi {
+    /// Open MPI 4.1 and 5.0.
+    OpenMpi,
+    /// MPICH and what is compatible with it.
+    Mpich,
+}
+
+impl OtherMpi {
+    /// Its name, for messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenMpi => "Open MPI",
+            Self::Mpich => "MPICH",
+        }
+    }
+
+    /// The library that its programs ask for, under one of its names.
+    #[must_use]
+    pub fn library(self) -> &'static str {
+        match self {
+            Self::OpenMpi => "libmpi.so.40",
+            Self::Mpich => "libmpi.so.12",
+        }
+    }
+
+    /// The façade's folder below that of Rejoin's library: no other program must find the file.
+    #[must_use]
+    pub fn folder(self) -> &'static str {
+        match self {
+            Self::OpenMpi => "rejoin/openmpi",
+            Self::Mpich => "rejoin/mpich",
+        }
+    }
+
+    /// Whose library this is. All of Open MPI end alike, also those for Fortran; others than MPICH
+    /// have libraries that end as its own.
+    #[must_use]
+    pub fn of_library(name: &str) -> Option<Self> {
+        if name.starts_with(BEGINS) && name.ends_with(".so.40") {
+            Some(Self::OpenMpi)
+        } else if OF_MPICH
+            .iter()
+            .any(|end| name.strip_prefix(BEGINS) == Some(end))
+        {
+            Some(Self::Mpich)
+        } else {
+            None
+        }
+    }
 }
 
 impl ProgramAbi {
@@ -36,160 +95,157 @@ impl ProgramAbi {
     pub const VARIABLE: &str = "REJOIN_ABI";
 }
 
-/// Whether a program needs Open MPI's binary interface.
+/// The MPI whose façade a program needs. `search` is its `LD_LIBRARY_PATH`.
 #[must_use]
-pub fn needs_openmpi(file: &Path, abi: ProgramAbi) -> bool {
+pub fn other_mpi(file: &Path, abi: ProgramAbi, search: &OsStr) -> Option<OtherMpi> {
     match abi {
-        ProgramAbi::Auto => library_of(file).is_some_and(|name| name.ends_with(OF_OPENMPI)),
-        ProgramAbi::Standard => false,
-        ProgramAbi::Openmpi => true,
+        ProgramAbi::Auto => OtherMpi::of_library(&loaded_mpi(file, search)?),
+        ProgramAbi::Standard => None,
+        ProgramAbi::Openmpi => Some(OtherMpi::OpenMpi),
+        ProgramAbi::Mpich => Some(OtherMpi::Mpich),
     }
 }
 
 /// The MPI library with which a program on this host is linked, with the program's name. Behind a
-/// wrapper it counts if it is of Open MPI.
+/// wrapper it counts if there is a façade for it.
 #[must_use]
 pub fn linked_mpi(program: &Program) -> Option<(String, String)> {
     let path = std::env::var_os("PATH");
+    let search = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let directory = program.wdir.as_ref();
     let directory = directory.map(|dir| Path::new(OsStr::from_bytes(dir)));
     program.argv.iter().enumerate().find_map(|(at, word)| {
         let file = resolve(OsStr::from_bytes(word), path.as_deref(), directory).ok()?;
-        let library = library_of(&directory.map_or_else(|| file.clone(), |dir| dir.join(&file)))?;
-        let counts = at == 0 || library.ends_with(OF_OPENMPI);
+        let file = directory.map_or_else(|| file.clone(), |dir| dir.join(&file));
+        let library = match at {
+            0 => loaded_mpi(&file, &search)?,
+            _ => library_of(&file)?,
+        };
+        let counts = at == 0 || OtherMpi::of_library(&library).is_some();
         counts.then(|| (String::from_utf8_lossy(word).into_owned(), library))
     })
 }
 
-/// The MPI library that a program names, of several that of Open MPI: profilers have such names.
+/// The MPI library that a program names, or one with a façade that its libraries name.
+fn loaded_mpi(file: &Path, search: &OsStr) -> Option<String> {
+    // A script, and a program without libraries, loads none.
+    let needed = needed(file).filter(|needed| !needed.is_empty())?;
+    let named = mpi_among(needed);
+    let is_known = |name: &String| OtherMpi::of_library(name).is_some() || name.contains("_abi.so");
+    if named.as_ref().is_some_and(is_known) {
+        // To ask the dynamic linker takes milliseconds.
+        return named;
+    }
+    let mut loaded = loaded_libraries(file, search).into_keys();
+    let behind = loaded.find(|name| OtherMpi::of_library(name).is_some());
+    behind.or(named)
+}
+
+/// The MPI library that a program names.
 fn library_of(file: &Path) -> Option<String> {
+    mpi_among(needed(file)?)
+}
+
+/// The names of the libraries that a program needs.
+fn needed(file: &Path) -> Option<Vec<String>> {
     if !file.is_file() {
         // To open a pipe might wait for ever.
         return None;
     }
-    let names = needed(&mut File::open(file).ok()?)?.into_iter();
-    names
-        .filter(|name| name.starts_with(BEGINS))
-        .min_by_key(|name| !name.ends_with(OF_OPENMPI))
+    Some(DynamicFile::read_needs(file).ok()?.needed)
 }
 
-/// The libraries that a program names (its entries `DT_NEEDED`); `None` if it is no program for a
-/// 64-bit machine of this byte order.
-fn needed(program: &mut (impl Read + Seek)) -> Option<Vec<String>> {
-    const SEGMENT: u64 = 56;
-    const LOAD: u64 = 1;
-    const DYNAMIC: u64 = 2;
-    const NEEDED: u64 = 1;
-    const STRINGS: u64 = 5;
-    const LONGEST_NAME: u64 = 256;
-    let header = part(program, 0, 64)?;
-    if !header.starts_with(b"\x7fELF\x02\x01") || word(&header, 54, 2) != SEGMENT {
-        return None;
-    }
-    let (first, count) = (word(&header, 32, 8), word(&header, 56, 2));
-    // Type, place in the file, address and length of each segment.
-    let segments = part(program, first, count * SEGMENT)?;
-    let segments = segments.chunks(usize::try_from(SEGMENT).ok()?);
-    let segment = |s| (word(s, 0, 4), word(s, 8, 8), word(s, 16, 8), word(s, 32, 8));
-    let segments: Vec<_> = segments.map(segment).collect();
-    let (_, table, _, length) = *segments.iter().find(|s| s.0 == DYNAMIC)?;
-    let table = part(program, table, length.min(MOST_BYTES))?;
-    let entries = || table.chunks(16).map(|e| (word(e, 0, 8), word(e, 8, 8)));
-    let strings = entries().find(|e| e.0 == STRINGS)?.1;
-    let place = segments.iter().find_map(|(kind, place, address, length)| {
-        let inside = strings.checked_sub(*address).filter(|at| at < length)?;
-        (*kind == LOAD).then(|| place.checked_add(inside))?
-    })?;
-    let mut name = |(_, at): (u64, u64)| {
-        let text = part(program, place.checked_add(at)?, LONGEST_NAME)?;
-        let text = text.split(|byte| *byte == 0).next()?;
-        Some(String::from_utf8_lossy(text).into_owned())
-    };
-    let named = entries().filter(|e| e.0 == NEEDED);
-    Some(named.filter_map(&mut name).collect())
-}
-
-/// What a file has from a place on, at most so many bytes.
-fn part(file: &mut (impl Read + Seek), at: u64, most: u64) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    file.seek(SeekFrom::Start(at)).ok()?;
-    file.take(most).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
-}
-
-/// A number of so many bytes; what a damaged file lacks counts as zeros.
-fn word(bytes: &[u8], at: usize, length: usize) -> u64 {
-    let found = bytes.iter().skip(at).take(length);
-    found.rev().fold(0, |all, byte| all << 8 | u64::from(*byte))
+/// The MPI library among some, of several one with a façade: profilers have such names.
+fn mpi_among(names: Vec<String>) -> Option<String> {
+    let names = names.into_iter().filter(|name| name.starts_with(BEGINS));
+    names.min_by_key(|name| OtherMpi::of_library(name).is_none())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_bytes::ByteBuf;
-    use std::io::Cursor;
 
     #[test]
-    fn a_program_names_the_libraries_that_it_needs() {
+    fn a_program_without_mpi_has_none() {
         let own = std::env::current_exe().expect("the test has a file");
-        let mut file = File::open(&own).expect("it can be read");
-        let names = needed(&mut file).expect("it is a program");
-        assert!(names.iter().any(|name| name == "libc.so.6"), "{names:?}");
+        let none = OsStr::new("");
         // This test has the name among its strings, and is not linked with the library.
         assert_eq!(library_of(&own), None);
-        assert!(!needs_openmpi(&own, ProgramAbi::Auto));
-        assert!(needs_openmpi(&own, ProgramAbi::Openmpi));
+        assert_eq!(other_mpi(&own, ProgramAbi::Auto, none), None);
+        let named = other_mpi(&own, ProgramAbi::Openmpi, none);
+        assert_eq!(named, Some(OtherMpi::OpenMpi));
+        assert_eq!(
+            other_mpi(&own, ProgramAbi::Mpich, none),
+            Some(OtherMpi::Mpich)
+        );
     }
 
-    /// A program with these libraries, which names some of them behind so many bytes of code.
-    fn program(code: usize, table: &[(u64, u64)]) -> Vec<u8> {
-        let mut file = vec![0; 64 + 2 * 56 + code];
-        file[..6].copy_from_slice(b"\x7fELF\x02\x01");
-        let mut put = |at: usize, value: u64, bytes: usize| {
+    /// A program that needs the libraries whose names lie at these places of [`NAMES`], behind so
+    /// many bytes of code.
+    fn program(code: usize, needed: &[u64]) -> Vec<u8> {
+        const SECTION: usize = 64;
+        let mut file = vec![0; 64 + code];
+        file[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+        let strings = file.len();
+        file.extend(NAMES);
+        let dynamic = file.len();
+        for word in needed.iter().flat_map(|at| [1, *at]).chain([0, 0]) {
+            file.extend(word.to_le_bytes());
+        }
+        let sections = file.len();
+        file.resize(sections + 3 * SECTION, 0);
+        let mut put = |at: usize, value: usize, bytes: usize| {
             file[at..at + bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
         };
-        put(32, 64, 8);
-        put(54, 56, 2);
-        put(56, 2, 2);
-        // All of the file is loaded at 0x1000; the table follows the strings.
-        let name = b"\0libm.so.6\0libmpiP.so.3\0libmpi.so.40\0";
-        let (strings, dynamic) = (64 + 2 * 56 + code, 64 + 2 * 56 + code + name.len());
-        for (at, kind, place, length) in [
-            (64, 1, 0, code + 4096),
-            (64 + 56, 2, dynamic, table.len() * 16),
-        ] {
-            put(at, kind, 4);
-            put(at + 8, place as u64, 8);
-            put(at + 16, 0x1000 + place as u64, 8);
-            put(at + 32, length as u64, 8);
-        }
-        file.extend(name);
-        for (tag, value) in table {
-            let value = if *tag == 5 {
-                0x1000 + strings as u64
-            } else {
-                *value
-            };
-            file.extend(tag.to_le_bytes().iter().chain(&value.to_le_bytes()));
+        // The place, the size and the number of the sections, and which of them has their names.
+        put(40, sections, 8);
+        put(58, SECTION, 2);
+        put(60, 3, 2);
+        put(62, 1, 2);
+        for (number, kind, from, to) in [(1, 3, strings, dynamic), (2, 6, dynamic, sections)] {
+            let at = sections + number * SECTION;
+            put(at + 4, kind, 4);
+            put(at + 24, from, 8);
+            put(at + 32, to - from, 8);
+            // Where the strings of the table are.
+            put(at + 40, 1, 4);
         }
         file
     }
 
+    const NAMES: &[u8] = b"\0libm.so.6\0libmpiP.so.3\0libmpi.so.40\0";
+
     #[test]
-    fn the_library_is_found_in_the_table_of_a_program() {
-        let read = |bytes: &[u8]| needed(&mut Cursor::new(bytes));
-        let names = |table: &[(u64, u64)]| read(&program(0, table));
-        assert_eq!(
-            names(&[(1, 1), (1, 24), (5, 0), (0, 0)]),
-            Some(vec!["libm.so.6".to_owned(), OPENMPI.to_owned()])
-        );
-        assert_eq!(names(&[(1, 1 << 60), (5, 0)]), Some(vec![String::new()]));
-        assert_eq!(names(&[(1, 1)]), None);
-        assert_eq!(read(b"#!/bin/sh\0libmpi.so.40\0"), None);
-        let whole = program(0, &[(1, 24), (5, 0)]);
+    fn a_damaged_program_is_no_reason_to_end() {
+        let file = std::env::temp_dir().join(format!("rejoin-cut-{}", std::process::id()));
+        let whole = program(0, &[24]);
         for length in 0..whole.len() {
-            // A damaged file is no reason to end.
-            let _ = read(&whole[..length]);
+            std::fs::write(&file, &whole[..length]).expect("a file");
+            assert_eq!(library_of(&file), None);
+        }
+        std::fs::write(&file, &whole).expect("a file");
+        assert_eq!(library_of(&file).as_deref(), Some("libmpi.so.40"));
+        std::fs::write(&file, program(0, &[1 << 60])).expect("a file");
+        assert_eq!(library_of(&file), None);
+        std::fs::write(&file, "#!/bin/sh\0libmpi.so.40\0").expect("a file");
+        assert_eq!(library_of(&file), None);
+        std::fs::remove_file(&file).expect("the file goes");
+    }
+
+    #[test]
+    fn each_library_of_an_mpi_with_a_facade_is_known() {
+        for (name, expected) in [
+            ("libmpi.so.40", Some(OtherMpi::OpenMpi)),
+            ("libmpi_mpifh.so.40", Some(OtherMpi::OpenMpi)),
+            ("libmpi.so.12", Some(OtherMpi::Mpich)),
+            ("libmpichfort.so.12", Some(OtherMpi::Mpich)),
+            ("libmpicxx.so.12", Some(OtherMpi::Mpich)),
+            ("libmpi_cray.so.12", None),
+            ("libmpi_abi.so.1", None),
+            ("libmpiP.so.3", None),
+        ] {
+            assert_eq!(OtherMpi::of_library(name), expected, "{name}");
         }
     }
 
@@ -197,8 +253,8 @@ mod tests {
     fn openmpi_is_found_behind_a_profiler_much_code_and_a_wrapper() {
         let file = std::env::temp_dir().join(format!("rejoin-large-{}", std::process::id()));
         let name = file.to_str().expect("the folder has such a name");
-        let linked = |words: &[&str], code, table: &[(u64, u64)]| {
-            std::fs::write(&file, program(code, table)).expect("a file");
+        let linked = |words: &[&str], code, needed: &[u64]| {
+            std::fs::write(&file, program(code, needed)).expect("a file");
             let argv = words.iter().map(|word| ByteBuf::from(*word)).collect();
             let (unset, set, wdir) = (vec![], vec![], None);
             linked_mpi(&Program {
@@ -209,10 +265,15 @@ mod tests {
             })
         };
         let found = |library: &str| Some((name.to_owned(), library.to_owned()));
-        let both = [(1, 11), (1, 24), (5, 0)];
-        assert_eq!(linked(&["env", name], 65 << 20, &both), found(OPENMPI));
-        assert!(needs_openmpi(&file, ProgramAbi::Auto));
-        let other = [(1, 11), (5, 0)];
+        let both = [11, 24];
+        assert_eq!(
+            linked(&["env", name], 65 << 20, &both),
+            found(OtherMpi::OpenMpi.library())
+        );
+        let (openmpi, none) = (Some(OtherMpi::OpenMpi), OsStr::new(""));
+        assert_eq!(other_mpi(&file, ProgramAbi::Auto, none), openmpi);
+        assert_eq!(other_mpi(&file, ProgramAbi::Standard, none), None);
+        let other = [11];
         assert_eq!(linked(&[name], 0, &other), found("libmpiP.so.3"));
         assert_eq!(linked(&["env", name], 0, &other), None);
         std::fs::remove_file(&file).expect("the file goes");

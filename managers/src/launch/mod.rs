@@ -8,10 +8,13 @@
 
 pub mod child_manager;
 pub mod determinants_file;
+pub mod dynamic_file;
 pub mod fence_link;
+pub mod installation;
 pub mod launch_agent;
 pub mod launch_plan;
 pub mod linked_mpi;
+pub mod loaded_libraries;
 pub mod local_messages;
 pub mod machines;
 pub mod named_job;

@@ -170,9 +170,10 @@ impl CentralHandle {
                 self.notices.placing(Placing::MovedBack(epoch, ranks));
             }
             CentralEffect::Over(verdict) => {
-                // No restart writes again what was written before the last checkpoint.
+                // Central may have decided before it was told. No restart writes that output again.
                 let lost = self.lost_output.take();
-                let lost = lost.filter(|_| matches!(verdict, Verdict::Stopped { .. }));
+                let is_good = matches!(verdict, Verdict::Success | Verdict::Stopped { .. });
+                let lost = lost.filter(|_| is_good);
                 self.over = Some((lost.unwrap_or(verdict), Instant::now()));
             }
         }
@@ -254,7 +255,7 @@ impl CentralHandle {
         self.wants_stored.take()
     }
 
-    /// Output can't be written, with this verdict for a job that is about to stop well.
+    /// Output can't be written, with this verdict for a job that is about to end well.
     pub fn note_lost_output(&mut self, verdict: Verdict) {
         self.lost_output = Some(verdict);
     }

@@ -67,8 +67,9 @@ impl Launcher {
             user_log::say(&format!(
                 "no rank has called MPI_Init of Rejoin's library. {program} is linked with {library}: if that is \
                  another MPI's, each rank has run as a job of its own. Build the program with Rejoin's mpicc, or \
-                 for the MPI standard ABI (libmpi_abi.so.1). One that was built with Open MPI runs unchanged, \
-                 behind a wrapper with --abi openmpi, if no RPATH of its own leads to Open MPI's library"
+                 for the MPI standard ABI (libmpi_abi.so.1). One that was built with Open MPI or MPICH runs \
+                 unchanged, behind a wrapper with --abi openmpi or --abi mpich, if no RPATH of its own leads \
+                 to the other library"
             ));
         }
     }

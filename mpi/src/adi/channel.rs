@@ -8,7 +8,7 @@ use rejoin_channel_table::{Epoch, Identity, Rank};
 use rejoin_device::safe_point::Ask;
 use rejoin_device::{
     Caller, Completion, Counters, Determinants, Device, Envelope, Fault, JobLocality, Mode, MsgId,
-    Names, Pattern, Probe, ReqId, SendOutcome,
+    Names, Pattern, Probe, ReqId, Rollback, SendOutcome,
 };
 use std::path::PathBuf;
 use std::time::Duration;
@@ -49,6 +49,10 @@ impl Adi for Device {
         fn owes_ack(&self) -> bool;
         fn awaits_links(&self) -> bool;
         fn takes_images(&self) -> bool;
+        fn epoch(&self) -> Epoch;
+        fn rollbacks(&self) -> &[Rollback];
+        fn horizon(&self) -> Epoch;
+        fn file_undo_limit(&self) -> u64;
         fn checkpointed(&self, after: Epoch) -> Option<bool>;
         fn regions_number(&self) -> Option<Epoch>;
         fn regions_before(&self, epoch: Epoch) -> Option<Option<Epoch>>;

@@ -6,7 +6,7 @@ use rejoin_channel_table::{Epoch, Identity, Rank};
 use rejoin_device::safe_point::Ask;
 use rejoin_device::{
     Caller, Completion, Counters, Determinants, Envelope, Fault, JobLocality, Mode, MsgId, Names,
-    Pattern, Probe, ReqId, SendOutcome,
+    Pattern, Probe, ReqId, Rollback, SendOutcome,
 };
 use std::path::PathBuf;
 use std::time::Duration;
@@ -195,6 +195,22 @@ pub(super) trait Adi {
     /// Whether images are taken of this process.
     fn takes_images(&self) -> bool {
         false
+    }
+    /// The number of this rank's last image.
+    fn epoch(&self) -> Epoch {
+        Epoch(0)
+    }
+    /// The rollbacks in this process's past, the oldest first.
+    fn rollbacks(&self) -> &[Rollback] {
+        &[]
+    }
+    /// The job returns to this checkpoint or to a later one.
+    fn horizon(&self) -> Epoch {
+        Epoch(0)
+    }
+    /// Most bytes that a rank keeps of what it overwrites in one file between two checkpoints.
+    fn file_undo_limit(&self) -> u64 {
+        u64::MAX
     }
     /// Requests a checkpoint of the job that includes all work before this call.
     fn request_checkpoint(&mut self) -> Result<Epoch> {

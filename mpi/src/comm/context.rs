@@ -16,24 +16,30 @@ pub enum Traffic {
     PointToPoint = 0,
     /// Collectives.
     Collective = 1,
-    /// Creation of communicators among some of the members.
+    /// Calls among some of the members: creation of communicators, and collectives on
+    /// intercommunicators.
     Creation = 2,
+    /// Partitioned communication.
+    Partitioned = 3,
+    /// Calls of the leaders of two groups that make an intercommunicator. Their tags are the
+    /// program's, as those of calls among some are that other threads make meanwhile.
+    Meeting = 4,
 }
 
 impl Traffic {
     /// The context id on the wire of this traffic to a member that receives with `id`.
     #[inline]
     pub fn wire(self, id: u32) -> u32 {
-        (id << 2) | self as u32
+        (id << 3) | self as u32
     }
 }
 
 /// A context id on the wire that no message has.
-pub(crate) const NO_CONTEXT: u32 = 3;
+pub(crate) const NO_CONTEXT: u32 = u32::MAX;
 
 /// The number of a context id on the wire, whatever its traffic.
 pub(super) fn number(wire: u32) -> u32 {
-    wire >> 2
+    wire >> 3
 }
 
 /// Most ids in use in one process at a time.
@@ -47,11 +53,13 @@ pub struct ContextIds {
     fresh: Cell<u32>,
 }
 
-/// An id of this process. Dropping the value frees the id.
+/// An id of this process. Dropping the value frees the id, unless it is lent.
 #[derive(Debug)]
 pub struct ContextId {
     ids: Rc<ContextIds>,
     number: u32,
+    /// Another value with this number frees the id.
+    is_lent: bool,
 }
 
 impl ContextIds {
@@ -70,8 +78,16 @@ impl ContextIds {
         used[word] |= 1 << bit;
         let number = word as u32 * 64 + bit;
         self.fresh.set(self.fresh.get().max(number + 1));
-        let ids = self.clone();
-        Some(ContextId { ids, number })
+        Some(self.owned(number))
+    }
+
+    fn owned(self: &Rc<Self>, number: u32) -> ContextId {
+        let (ids, is_lent) = (self.clone(), false);
+        ContextId {
+            ids,
+            number,
+            is_lent,
+        }
     }
 
     /// Takes an id that was never taken, as long as there is one. When an id becomes free depends
@@ -89,8 +105,7 @@ impl ContextIds {
         }
         used[word] |= 1 << (number % 64);
         self.fresh.set(number + 1);
-        let ids = self.clone();
-        Some(ContextId { ids, number })
+        Some(self.owned(number))
     }
 
     /// Number of ids in use.
@@ -105,10 +120,23 @@ impl ContextId {
     pub fn number(&self) -> u32 {
         self.number
     }
+
+    /// The same id, for a part of the communicator that has this one.
+    pub(super) fn lend(&self) -> Self {
+        let (ids, number) = (self.ids.clone(), self.number);
+        Self {
+            ids,
+            number,
+            is_lent: true,
+        }
+    }
 }
 
 impl Drop for ContextId {
     fn drop(&mut self) {
+        if self.is_lent {
+            return;
+        }
         self.ids.used.borrow_mut()[self.number as usize / 64] &= !(1 << (self.number % 64));
     }
 }

@@ -2,7 +2,6 @@
 
 use super::Communicator;
 use super::create::CREATION_TAG;
-use crate::check;
 use crate::coll::{CallState, Ctx};
 use crate::error::{Error, ErrorClass, Result};
 use crate::group::{Group, ProcessSet};
@@ -26,58 +25,66 @@ pub enum SplitType {
     ResourceGuided,
 }
 
-fn decode(all: &[u8]) -> Vec<(i32, i32)> {
-    let int = |b: &[u8]| i32::from_le_bytes([b[0], b[1], b[2], b[3]]);
-    all.chunks_exact(8)
-        .map(|c| (int(&c[..4]), int(&c[4..])))
-        .collect()
+/// The colour and the key of a process.
+fn encode(color: i32, key: i32) -> Result<[u8; 8]> {
+    if color < 0 && color != UNDEFINED {
+        let text = format!("color {color} is neither nonnegative nor MPI_UNDEFINED");
+        return Err(Error::new(ErrorClass::Arg, text));
+    }
+    let both = i64::from(color) << 32 | i64::from(key as u32);
+    Ok(both.to_le_bytes())
+}
+
+fn decode(word: [u8; 8]) -> (i32, i32) {
+    let both = i64::from_le_bytes(word);
+    ((both >> 32) as i32, both as i32)
 }
 
 impl Mpi {
-    /// `MPI_Comm_split`: members of one colour, by key, equal keys in the old order.
+    /// `MPI_Comm_split`: members of one colour, by key, equal keys in the old order. Of an
+    /// intercommunicator, each colour that both groups have gives one.
+    ///
+    /// # Errors
+    /// `Arg` at all processes if one gives a wrong colour.
     pub fn comm_split(
         &self,
         comm: &Rc<Communicator>,
         color: i32,
         key: i32,
     ) -> Result<Option<Rc<Communicator>>> {
-        check::intra(comm)?;
-        if color < 0 && color != UNDEFINED {
-            let text = format!("color {color} is neither nonnegative nor MPI_UNDEFINED");
-            return Err(Error::new(ErrorClass::Arg, text));
-        }
         let state = CallState::new(self);
-        let ctx = Ctx::of_all(comm, CREATION_TAG, &state);
-        let mut mine = [0; 8];
-        mine[..4].copy_from_slice(&color.to_le_bytes());
-        mine[4..].copy_from_slice(&key.to_le_bytes());
-        let (contexts, all) = state.wait(ctx.exchange_contexts_and(&mine))?;
+        let ctx = Ctx::of_all(comm.whole(), CREATION_TAG, &state);
+        let mine = encode(color, key);
+        let (contexts, all) = state.wait(ctx.exchange_contexts_and(mine, ErrorClass::Arg))?;
         if color == UNDEFINED {
             return Ok(None);
         }
-        let mut members: Vec<(i32, usize)> = decode(&all)
-            .into_iter()
-            .enumerate()
-            .filter(|(_, (c, _))| *c == color)
-            .map(|(rank, (_, k))| (k, rank))
-            .collect();
-        members.sort_unstable();
-        let old = comm.group();
-        let list = members.iter().map(|&(_, r)| old.world_rank(r).0).collect();
-        let group = Rc::new(Group::new(list, old.world_rank(comm.rank())));
-        let contexts = contexts.of(members.iter().map(|&(_, rank)| rank));
-        Ok(Some(self.build(contexts, group)))
+        let whole = comm.whole().group();
+        let members = |old: &Rc<Group>| {
+            let told = old
+                .iter()
+                .filter_map(|w| Some((w, decode(all[whole.find(w)?]))));
+            let mut members: Vec<(i32, u32)> = told
+                .filter(|(_, (c, _))| *c == color)
+                .map(|(process, (_, key))| (key, process))
+                .collect();
+            members.sort_by_key(|(key, _)| *key);
+            let list = members.into_iter().map(|(_, process)| process).collect();
+            Rc::new(Group::new(list, self.rank()))
+        };
+        let remote = comm.remote_group().ok().map(members);
+        Ok(self.build_part(comm, contexts, members(comm.group()), remote))
     }
 
-    /// Rank of the first member of `comm` on this host, and whether all are on it. Each member says
-    /// where it is now: ranks move, and members need not hear of that at the same time.
+    /// Rank of the first process of `comm` on this host, and whether all are on it. Each process
+    /// says where it is now: ranks move, and others need not hear of that at the same time.
     fn my_host(&self, comm: &Communicator) -> Result<(usize, bool)> {
         let mine = self.local_host();
         let state = CallState::new(self);
-        let ctx = Ctx::of_all(comm, CREATION_TAG, &state);
+        let ctx = Ctx::of_all(comm.whole(), CREATION_TAG, &state);
         let all = state.wait(ctx.notify_all(&mine))?;
         let mut here = all.chunks_exact(mine.len()).map(|theirs| theirs == mine);
-        let first = here.position(|here| here).unwrap_or(comm.rank());
+        let first = here.position(|here| here).unwrap_or(comm.whole().rank());
         Ok((first, first == 0 && here.all(|here| here)))
     }
 
@@ -91,7 +98,6 @@ impl Mpi {
         key: i32,
         info: Option<&Info>,
     ) -> Result<Option<Rc<Communicator>>> {
-        check::intra(comm)?;
         let (host, one_host) = self.my_host(comm)?;
         let host = host as i32;
         let named = match info {
@@ -109,7 +115,7 @@ impl Mpi {
             SplitType::HwGuided | SplitType::ResourceGuided if shared => host,
             SplitType::ResourceGuided => match set.as_deref().and_then(ProcessSet::named) {
                 Some(ProcessSet::World) => 0,
-                Some(ProcessSet::Own) => comm.rank() as i32,
+                Some(ProcessSet::Own) => comm.whole().rank() as i32,
                 None => UNDEFINED,
             },
             _ => UNDEFINED,

@@ -5,6 +5,8 @@ use crate::p2p::Data;
 use crate::runtime::Mpi;
 use crate::status::UNDEFINED;
 
+mod intercomms;
+
 fn members(c: &Communicator) -> Vec<u32> {
     c.group().iter().collect()
 }

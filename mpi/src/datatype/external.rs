@@ -226,26 +226,51 @@ impl Datatype {
         data: &[u8],
     ) -> Result<usize> {
         let total = self.room(count, data.len())?;
-        let (mut from, mut to) = (0usize, 0i64);
+        // SAFETY: the caller's.
+        unsafe { self.unpack_external_head(count, buffer, &data[..total]) }?;
+        Ok(total)
+    }
+
+    /// Reads as many of the numbers in `count` elements as are whole in `data`. Returns their bytes
+    /// in memory.
+    ///
+    /// # Errors
+    /// `Count` if the count is negative.
+    ///
+    /// # Safety
+    /// The condition of [`Datatype::unpack_external`].
+    pub unsafe fn unpack_external_head(
+        &self,
+        count: i64,
+        buffer: *mut u8,
+        data: &[u8],
+    ) -> Result<u64> {
+        super::check_count(count)?;
+        let (mut rest, mut to) = (data, 0i64);
         self.runs(count, &mut |conversion, components| {
             let (native_size, external_size) = conversion.bytes();
-            let mut left = components;
+            let mut left = components.min(rest.len() / external_size);
+            if left < components {
+                // What follows has no place without this.
+                rest = &rest[..left * external_size];
+            }
             while left > 0 {
                 let n = left.min(PIECE / 16);
                 let mut piece = [0u8; PIECE];
                 let bytes = n * native_size;
-                for value in piece[..bytes].chunks_exact_mut(native_size) {
-                    conversion.decode(&data[from..from + external_size], value);
-                    from += external_size;
+                let (now, after) = rest.split_at(n * external_size);
+                let values = piece[..bytes].chunks_exact_mut(native_size);
+                for (value, external) in values.zip(now.chunks_exact(external_size)) {
+                    conversion.decode(external, value);
                 }
                 // SAFETY: the caller vouches for the elements.
                 unsafe { self.unpack(count, buffer, to, piece.as_ptr(), bytes) };
-                to += bytes as i64;
+                (rest, to) = (after, to + bytes as i64);
                 left -= n;
             }
             Ok(())
         })?;
-        Ok(total)
+        Ok(to as u64)
     }
 
     /// Bytes of the elements in the external representation; refuses more than `available`.
@@ -292,6 +317,7 @@ impl Datatype {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::datatype::Form;
 
     #[test]
     fn x87_and_quad_agree_on_known_numbers() {
@@ -320,6 +346,16 @@ mod tests {
         // SAFETY: two longs are writable.
         let n = unsafe { long.unpack_external(2, back.as_mut_ptr().cast(), &out) };
         assert_eq!((n, back), (Ok(8), value));
+    }
+
+    #[test]
+    fn what_is_cut_is_read_as_far_as_numbers_are_whole() {
+        let row = Datatype::contiguous(Form::Int, 3, &Datatype::named(Named::Long)).unwrap();
+        let mut back = [7i64; 3];
+        let data = [0, 0, 0, 1, 0, 0, 0, 2, 0, 0];
+        // SAFETY: three longs are writable.
+        let n = unsafe { row.unpack_external_head(1, back.as_mut_ptr().cast(), &data) };
+        assert_eq!((n, back), (Ok(16), [1, 2, 7]));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The program's buffers: address, count and datatype, and how they become bytes.
 
 use crate::check;
-use crate::datatype::Datatype;
+use crate::datatype::{Datatype, Named};
 use crate::error::{Error, ErrorClass, Result, counted};
 use std::rc::Rc;
 
@@ -304,6 +304,30 @@ impl Typed {
     #[inline]
     pub(crate) fn times(&self, n: usize) -> Result<Data<'_>> {
         self.data().times(n).ok_or_else(|| self.too_many(n))
+    }
+
+    /// `n` buffers like this one, each after the other.
+    ///
+    /// # Errors
+    /// `Count` when 64 bits do not count all elements.
+    pub fn blocks(&self, n: usize) -> Result<Vec<Typed>> {
+        let all = self.times(n)?;
+        let each = self.count.wrapping_mul(self.datatype.extent());
+        let block = |i| Data {
+            addr: all.at(each.wrapping_mul(i)),
+            count: self.count,
+            datatype: &self.datatype,
+        };
+        Ok((0..n as i64).map(|i| block(i).to_typed()).collect())
+    }
+
+    /// No elements.
+    pub fn nothing() -> Self {
+        Self {
+            addr: std::ptr::null_mut(),
+            count: 0,
+            datatype: Datatype::named(Named::Byte),
+        }
     }
 
     #[cold]

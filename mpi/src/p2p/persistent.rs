@@ -59,7 +59,7 @@ impl Mpi {
                 // SAFETY: the caller's.
                 unsafe { self.post_recv(&elements.data(), *source, *tag, &comm) }?
             }
-            Persistent::Task(make) => Started::task(make()),
+            Persistent::Task(make) | Persistent::Partitioned(_, make) => Started::task(make()),
         };
         self.start_request(id, started)
     }

@@ -33,7 +33,7 @@ impl WorldMember {
         let [world, self_comm] = [world, alone].map(|group| {
             let own = ids.take().expect("no id is in use");
             let all = Vec::new();
-            Communicator::new(Contexts { own, all }, group, None)
+            Communicator::new(Contexts { own, all }, group)
         });
         world.set_name("MPI_COMM_WORLD");
         self_comm.set_name("MPI_COMM_SELF");

@@ -86,8 +86,8 @@ fn bad_grids_and_graphs_are_refused() {
 fn grids_hang_on_communicators() {
     run_seeds(7, |m| {
         let cart = Cart::new(&[2, 3], &[false, true]).unwrap();
-        assert!(m.cart_create(m.self_comm(), cart.clone()).is_err());
-        let c = m.cart_create(m.world(), cart).unwrap();
+        assert!(m.cart_create(m.self_comm(), cart.clone(), true).is_err());
+        let c = m.cart_create(m.world(), cart, true).unwrap();
         assert_eq!(c.is_none(), m.rank().0 == 6);
         let Some(c) = c else { return };
         assert!(c.with_graph(|_| ()).is_err());

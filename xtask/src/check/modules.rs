@@ -180,13 +180,13 @@ impl<'a> Crate<'a> {
             let loops = path.len() > 1 && path[0] == name;
             return (!loops).then(|| self.resolve(at, path, depth))?;
         }
-        module
-            .globs
-            .iter()
-            .find_map(|glob| match self.resolve(at, glob, depth)? {
-                Target::Module(other) if other != at => self.lookup(other, name, depth),
-                _ => None,
-            })
+        // So would `use name::…::*`.
+        let mut others = module.globs.iter().filter(|glob| glob[0] != name);
+        let found = |glob: &Vec<String>| match self.resolve(at, glob, depth)? {
+            Target::Module(other) if other != at => self.lookup(other, name, depth),
+            _ => None,
+        };
+        others.find_map(found)
     }
 }
 

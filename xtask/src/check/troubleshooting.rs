@@ -44,6 +44,7 @@ const PRODUCT: &[&str] = &[
     "ckpt/",
     "device/",
     "facade/",
+    "fortran/",
     "logging/",
     "managers/",
     "mpi/",

@@ -12,6 +12,7 @@ const ALLOWED: &[&str] = &[
     "mpi/",
     "c-abi/",
     "facade/",
+    "fortran/",
     "managers/",
     "tests/",
     "benches/",

@@ -36,17 +36,29 @@ pub fn addresses(model: &Model) -> String {
     out
 }
 
-/// A façade's side: the same table with the types of those functions that `is_used` names.
-pub fn types(model: &Model, is_used: impl Fn(&str) -> bool) -> String {
+/// Names that a library exports and does not implement, for `rejoin doctor`: one static of names
+/// that end with NUL, which is found by its own name in the library's file.
+pub fn missing<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let names: Vec<_> = names.map(|name| format!("{name}\\0")).collect();
+    let length: usize = names.iter().map(|name| name.len() - 1).sum();
+    format!(
+        "/// Names of the functions that are not there yet, each with a NUL at its end.\n\
+         #[unsafe(no_mangle)]\n#[allow(non_upper_case_globals)]\n\
+         pub static rejoin_missing_functions: [u8; {length}] = *b\"{}\";\n",
+        names.concat()
+    )
+}
+
+/// The façades' side: the same table with types.
+pub fn types(model: &Model) -> String {
     let mut out = format!(
         "//! The library's table of functions. {}: do not edit.\n\n\
-         #![allow(dead_code)]\n\n\
          use std::ffi::{{c_char, c_double, c_int, c_void}};\n\n\
-         use crate::program_types::*;\n\n\
+         use crate::abi_types::*;\n\n\
          /// What the table must say, so that it is the one that this façade was built for.\n\
          pub const LENGTH: usize = {};\n\
          /// As above.\npub const FINGERPRINT: u64 = {:#x};\n\n\
-         /// All functions, in the order of the tables; no type for those that the façade does not call.\n\
+         /// All functions, in the order of the tables.\n\
          #[repr(C)]\npub struct Functions {{\n\
          /// Number of functions.\npub length: usize,\n/// Of their declarations.\npub fingerprint: u64,\n",
         super::mark::MARK,
@@ -55,10 +67,6 @@ pub fn types(model: &Model, is_used: impl Fn(&str) -> bool) -> String {
     );
     for f in &model.functions {
         let name = f.rust_name();
-        if !is_used(&f.name) {
-            let _ = writeln!(out, "_{name}: usize,");
-            continue;
-        }
         let params: Vec<String> = f
             .params
             .iter()
@@ -102,10 +110,10 @@ fn abi_base(base: &str, for_library: bool) -> &str {
         "MPI_Aint" => "isize",
         "MPI_Count" | "MPI_Offset" => "i64",
         "MPI_Status" if for_library => "AbiStatus",
-        "MPI_Status" => "ProgramStatus",
+        "MPI_Status" => "Status",
         tool if tool.starts_with("MPI_T_") => "usize",
         base if super::constants::HANDLES.contains(&base) && for_library => "AbiHandle",
-        base if super::constants::HANDLES.contains(&base) => "ProgramHandle",
+        base if super::constants::HANDLES.contains(&base) => &base["MPI_".len()..],
         other => super::ctype::rust_base(other),
     }
 }

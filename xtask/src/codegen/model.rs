@@ -34,8 +34,10 @@ pub struct Function {
     pub returns: String,
     /// In order.
     pub params: Vec<Param>,
-    /// Fortran has it, too.
+    /// Fortran has it, too, since before MPI-4.1.
     pub in_fortran: bool,
+    /// Fortran does not have it.
+    pub is_c_only: bool,
 }
 
 /// One constant.
@@ -140,6 +142,7 @@ impl Model {
                     returns: row[2].clone(),
                     params: params(decls)?,
                     in_fortran: row.get(4).is_some_and(|word| word == "yes"),
+                    is_c_only: row.get(4).is_some_and(|word| word == "no"),
                 });
             }
         }

@@ -17,7 +17,7 @@ while [ -h "$self" ]; do
 done
 prefix=$(CDPATH='' cd -- "$(dirname -- "$self")/.." && pwd -P) || exit 1
 
-# The compiler: our variable (REJOIN_CC, REJOIN_CXX), then those of other MPIs, then the usual one
+# The compiler: our variable (REJOIN_@USUAL@), then those of other MPIs, then the usual one
 # unless it names a wrapper.
 usual=${@USUAL@:-}
 case ${usual##*/} in
@@ -27,8 +27,11 @@ compiler=${REJOIN_@USUAL@:-${@OWN@:-${MPICH_@USUAL@:-${OMPI_@USUAL@:-${usual:-@D
 
 incdir=$prefix/include
 libdir=$prefix/lib
-compile="-I$incdir"
-link="-L$libdir -Wl,-rpath,$libdir -Wl,--enable-new-dtags -lmpi_abi"
+flags() {
+    @MODULES@
+    compile="-I$incdir@COMPILE@"
+    link="-L$libdir -Wl,-rpath,$libdir -Wl,--enable-new-dtags@OBJECT@ @LIBRARIES@"
+}
 
 linking=yes
 input=no
@@ -50,17 +53,17 @@ for argument in "$@"; do
     -show | --show | -showme | --showme) show=yes; continue ;;
     -compile_info | -compile-info) show=compile-info; continue ;;
     -link_info | -link-info) show=link-info; continue ;;
-    -showme:compile | --showme:compile) echo "$compile"; exit 0 ;;
-    -showme:link | --showme:link) echo "$link"; exit 0 ;;
+    -showme:compile | --showme:compile) flags; echo "$compile"; exit 0 ;;
+    -showme:link | --showme:link) flags; echo "$link"; exit 0 ;;
     -showme:command | --showme:command) echo "$compiler"; exit 0 ;;
     -showme:incdirs | --showme:incdirs) echo "$incdir"; exit 0 ;;
     -showme:libdirs | --showme:libdirs) echo "$libdir"; exit 0 ;;
-    -showme:libs | --showme:libs) echo "mpi_abi"; exit 0 ;;
+    -showme:libs | --showme:libs) echo "@NAMES@"; exit 0 ;;
     -showme:version | --showme:version) echo "@NAME@: Rejoin @VERSION@"; exit 0 ;;
     -cc=* | -cxx=*) compiler=${argument#*=}; continue ;;
     -static | --static) static=yes ;;
-    -c | -S | -E | -M | -MM | -fsyntax-only) linking=no ;;
-    -o | -x | -MF | -MT | -MQ | -include | -isystem | -iquote | -idirafter | -Xlinker | -Xpreprocessor | -T | -u | -z) skip=yes ;;
+@REFUSED@    -c | -S | -E | -M | -MM | -fsyntax-only) linking=no ;;
+    -o | -x | -MF | -MT | -MQ | -include | -isystem | -iquote | -idirafter | -Xlinker | -Xpreprocessor | -T | -u | -z@VALUED@) skip=yes ;;
     - | @*) input=yes ;;
     -*) ;;
     *) input=yes ;;
@@ -68,6 +71,7 @@ for argument in "$@"; do
     set -- "$@" "$argument"
 done
 
+flags
 case $show in
 compile-info) echo "$compiler $* $compile -c"; exit 0 ;;
 link-info) echo "$compiler $* $compile $link"; exit 0 ;;
@@ -90,6 +94,7 @@ fi
 # The compiler may be several words ("ccache gcc"); the prefix may hold blanks, so the flags are
 # not.
 if [ $linking = yes ] && [ $input = yes ]; then
-    exec $compiler "$@" "-I$incdir" "-L$libdir" "-Wl,-rpath,$libdir" -Wl,--enable-new-dtags -lmpi_abi
+    exec $compiler "$@" "-I$incdir"@QUOTED_COMPILE@ "-L$libdir" "-Wl,-rpath,$libdir" \
+        -Wl,--enable-new-dtags@QUOTED_OBJECT@ @LIBRARIES@
 fi
-exec $compiler "$@" "-I$incdir"
+exec $compiler "$@" "-I$incdir"@QUOTED_COMPILE@

@@ -33,7 +33,8 @@ impl Sources {
     ) -> Result<Sources> {
         let mut version = Command::new("cargo");
         let compiler = output(root, version.args(toolchain).arg("--version"))?;
-        let locked = ["Cargo.toml", "Cargo.lock", "fuzz/Cargo.lock"];
+        // That of the fuzz targets lies in the folder of their crate.
+        let locked = ["Cargo.toml", "Cargo.lock"];
         let mut paths = sources(root, crates)?;
         paths.extend(locked.map(PathBuf::from));
         Sources::of_paths(root, claim, &paths, &compiler)

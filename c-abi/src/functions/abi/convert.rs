@@ -48,6 +48,7 @@ macro_rules! predefined_only {
 conversions! {
     MPI_Errhandler errhandler_toint errhandler_fromint |mpi| &mpi.errors.handlers;
     MPI_Comm comm_toint comm_fromint |mpi| &mpi.comms;
+    MPI_File file_toint file_fromint |mpi| &mpi.files;
     MPI_Group group_toint group_fromint |mpi| &mpi.groups;
     MPI_Info info_toint info_fromint |mpi| &mpi.infos;
     MPI_Message message_toint message_fromint |mpi| &mpi.messages;
@@ -57,7 +58,6 @@ conversions! {
 }
 
 predefined_only! {
-    MPI_File file_toint file_fromint;
     MPI_Win win_toint win_fromint;
 }
 

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use rejoin_mpi::{Info, Result};
 
-use crate::constants::{MPI_ABI_SUBVERSION, MPI_ABI_VERSION, MPI_INFO_NULL};
+use crate::constants::{MPI_ABI_SUBVERSION, MPI_ABI_VERSION};
 use crate::state::AbiState;
 use crate::support::store;
 use crate::types::{MPI_Aint, MPI_Count, MPI_Info, MPI_Offset};
@@ -38,14 +38,4 @@ pub unsafe fn abi_get_info(mpi: &AbiState, info: *mut MPI_Info) -> Result<()> {
     ]);
     // SAFETY: the caller's.
     unsafe { crate::functions::info::give(mpi, info, sizes) }
-}
-
-/// `MPI_Abi_get_fortran_info` (MPI-5.0 §20.4): there is no Fortran interface, which the null handle
-/// says.
-///
-/// # Safety
-/// `info` is null or valid.
-pub unsafe fn abi_get_fortran_info(_mpi: &AbiState, info: *mut MPI_Info) -> Result<()> {
-    // SAFETY: the program passed it for the result.
-    unsafe { store(info, "the info", MPI_INFO_NULL) }
 }

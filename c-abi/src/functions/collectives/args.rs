@@ -6,6 +6,7 @@ use std::rc::Rc;
 use rejoin_mpi::datatype::{Datatype, Named};
 use rejoin_mpi::op::{Builtin, Op};
 use rejoin_mpi::p2p::Typed;
+use rejoin_mpi::status::{ROOT_BESIDE, ROOT_HERE};
 use rejoin_mpi::{Communicator, Error, ErrorClass, Result, check};
 
 use crate::constants::MPI_IN_PLACE;
@@ -72,6 +73,16 @@ unsafe fn typed(address: Address, count: i64, datatype: Rc<Datatype>) -> Result<
     Ok(unsafe { Typed::new(address.cast_mut().cast(), count, datatype) })
 }
 
+/// The root of a collective (MPI-5.0 §6.2.3).
+pub(crate) struct Rooted {
+    /// As the library's calls take it.
+    pub(crate) root: usize,
+    /// The buffers of the root are significant here.
+    pub(crate) is_root: bool,
+    /// The buffers of all whom the root exchanges data with are significant here.
+    pub(crate) takes_part: bool,
+}
+
 /// A collective's communicator, and the readers of its other arguments.
 pub(crate) struct Args<'a> {
     pub(crate) mpi: &'a AbiState,
@@ -82,13 +93,28 @@ impl<'a> Args<'a> {
     #[inline(always)]
     pub(crate) fn new(mpi: &'a AbiState, comm: MPI_Comm) -> Result<Self> {
         let comm = mpi.comms.get(comm)?;
-        check::intra(&comm)?;
         Ok(Self { mpi, comm })
     }
 
-    pub(crate) fn root(&self, root: c_int) -> Result<(usize, bool)> {
-        let root = check::root(root, &self.comm)?;
-        Ok((root, root == self.comm.rank()))
+    /// The root, and which buffers are significant here.
+    pub(crate) fn root(&self, root: c_int) -> Result<Rooted> {
+        let root = check::any_root(root, &self.comm)?;
+        let (is_root, takes_part) = match (self.comm.is_inter(), root) {
+            (true, ROOT_BESIDE) => (false, false),
+            (true, ROOT_HERE) => (true, false),
+            (true, _) => (false, true),
+            (false, root) => (root == self.comm.rank(), true),
+        };
+        Ok(Rooted {
+            root,
+            is_root,
+            takes_part,
+        })
+    }
+
+    /// Number of ranks that blocks are for: of the other group of an intercommunicator.
+    pub(crate) fn peers(&self) -> usize {
+        self.comm.peers().size()
     }
 
     #[inline(always)]
@@ -103,14 +129,14 @@ impl<'a> Args<'a> {
         unsafe { typed(address, count, datatype) }
     }
 
-    /// A buffer, or `MPI_IN_PLACE` where it is `allowed`.
+    /// A buffer, or `MPI_IN_PLACE` where it is `allowed`, which it never is on intercommunicators.
     #[inline(always)]
     pub(crate) unsafe fn or_in_place(
         &self,
         (address, count, datatype): (Address, i64, MPI_Datatype),
         allowed: bool,
     ) -> Result<Option<Typed>> {
-        if allowed && is_in_place(address) {
+        if allowed && is_in_place(address) && !self.comm.is_inter() {
             return Ok(None);
         }
         // SAFETY: the caller's promise.
@@ -132,15 +158,22 @@ impl<'a> Args<'a> {
             return Ok(());
         }
         let block = recvcount.wrapping_mul(datatype.extent()) as isize;
-        if check::is_own_block(send.cast(), recv.cast(), block, self.comm.rank()) {
+        // The blocks of an intercommunicator are those of others.
+        let rank = if self.comm.is_inter() {
+            0
+        } else {
+            self.comm.rank()
+        };
+        if check::is_own_block(send.cast(), recv.cast(), block, rank) {
             return Err(one_for_both());
         }
         Ok(())
     }
 
-    /// One buffer for each rank, displacements in extents of the datatype.
+    /// `n` buffers, displacements in extents of the datatype.
     pub(crate) unsafe fn each(
         &self,
+        n: usize,
         address: Address,
         counts: Counts,
         displacements: Counts,
@@ -150,23 +183,24 @@ impl<'a> Args<'a> {
         let extent = datatype.extent();
         // SAFETY: the caller's promise.
         unsafe {
-            self.blocks(address, counts, displacements, |_| {
+            self.blocks(n, address, counts, displacements, |_| {
                 Ok((datatype.clone(), extent))
             })
         }
     }
 
-    /// One buffer for each rank with its own datatype, displacements in bytes.
+    /// `n` buffers, each with its own datatype, displacements in bytes.
     pub(crate) unsafe fn each_of(
         &self,
+        n: usize,
         address: Address,
         counts: Counts,
         displacements: Counts,
         datatypes: *const MPI_Datatype,
     ) -> Result<Vec<Typed>> {
-        // SAFETY: the arrays have an element for each rank.
+        // SAFETY: the arrays have `n` elements.
         unsafe {
-            self.blocks(address, counts, displacements, |i| {
+            self.blocks(n, address, counts, displacements, |i| {
                 if datatypes.is_null() {
                     return Err(arg_error("the array of datatypes is null"));
                 }
@@ -179,17 +213,18 @@ impl<'a> Args<'a> {
     /// The blocks. Of one without elements neither displacement nor datatype matters.
     unsafe fn blocks(
         &self,
+        n: usize,
         address: Address,
         counts: Counts,
         displacements: Counts,
         datatype: impl Fn(usize) -> Result<(Rc<Datatype>, i64)>,
     ) -> Result<Vec<Typed>> {
-        if counts.is_null() {
+        if counts.is_null() && n > 0 {
             return Err(arg_error("the array of counts is null"));
         }
-        let mut blocks = Vec::with_capacity(self.comm.size());
-        for i in 0..self.comm.size() {
-            // SAFETY: the array has an element for each rank.
+        let mut blocks = Vec::with_capacity(n);
+        for i in 0..n {
+            // SAFETY: the array has `n` elements.
             let count = unsafe { counts.get(i) };
             if count == 0 {
                 let none = datatype(i).map(|(datatype, _)| datatype);

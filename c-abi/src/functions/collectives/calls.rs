@@ -7,10 +7,11 @@ use rejoin_mpi::coll::{
     Allgather, Allgatherv, Allreduce, Alltoall, Alltoallv, Barrier, Bcast, Gather, Gatherv, Reduce,
     ReduceScatter, Scan, Scatter, Scatterv,
 };
+use rejoin_mpi::op::{Builtin, Op};
 use rejoin_mpi::p2p::Typed;
 use rejoin_mpi::{Error, ErrorClass, Result, check};
 
-use super::args::{Args, distinct, distinct_blocks, is_in_place};
+use super::args::{Args, Rooted, distinct, distinct_blocks, is_in_place};
 use crate::counts::Counts;
 use crate::support::arg_error;
 use crate::types::*;
@@ -49,9 +50,15 @@ impl Args<'_> {
     ) -> Result<Bcast> {
         // SAFETY: the program's promise.
         unsafe {
-            let (root, _) = self.root(root)?;
-            let data = self.one(buffer, count, datatype)?;
-            Ok(Bcast { data, root })
+            let at = self.root(root)?;
+            let data = match at.is_root || at.takes_part {
+                true => self.one(buffer, count, datatype)?,
+                false => Typed::nothing(),
+            };
+            Ok(Bcast {
+                data,
+                root: at.root,
+            })
         }
     }
 
@@ -67,14 +74,13 @@ impl Args<'_> {
     ) -> Result<Gather> {
         // SAFETY: the program's promise.
         unsafe {
-            let (root, here) = self.root(root)?;
-            if here && sendcount > 0 {
+            let at = self.root(root)?;
+            if at.is_root && at.takes_part && sendcount > 0 {
                 self.apart((sendbuf, sendtype), (recvbuf, recvcount, recvtype))?;
             }
-            let send = self.or_in_place((sendbuf, sendcount, sendtype), here)?;
-            let recv = here
-                .then(|| self.one(recvbuf, recvcount, recvtype))
-                .transpose()?;
+            let send = self.of_others((sendbuf, sendcount, sendtype), &at)?;
+            let recv = self.of_root((recvbuf, recvcount, recvtype), &at)?;
+            let root = at.root;
             Ok(Gather { send, recv, root })
         }
     }
@@ -92,10 +98,10 @@ impl Args<'_> {
     ) -> Result<Gatherv> {
         // SAFETY: the program's promise.
         unsafe {
-            let (root, here) = self.root(root)?;
-            let send = self.or_in_place((sendbuf, sendcount, sendtype), here)?;
-            let recv = if here {
-                self.each(recvbuf, recvcounts, displs, recvtype)?
+            let at = self.root(root)?;
+            let send = self.of_others((sendbuf, sendcount, sendtype), &at)?;
+            let recv = if at.is_root {
+                self.each(self.peers(), recvbuf, recvcounts, displs, recvtype)?
             } else {
                 Vec::new()
             };
@@ -103,6 +109,7 @@ impl Args<'_> {
                 send.iter()
                     .flat_map(|send| recv.iter().map(move |r| (send, r))),
             )?;
+            let root = at.root;
             Ok(Gatherv { send, recv, root })
         }
     }
@@ -119,14 +126,13 @@ impl Args<'_> {
     ) -> Result<Scatter> {
         // SAFETY: the program's promise.
         unsafe {
-            let (root, here) = self.root(root)?;
-            if here && recvcount > 0 {
+            let at = self.root(root)?;
+            if at.is_root && at.takes_part && recvcount > 0 {
                 self.apart((recvbuf, recvtype), (sendbuf, sendcount, sendtype))?;
             }
-            let send = here
-                .then(|| self.one(sendbuf, sendcount, sendtype))
-                .transpose()?;
-            let recv = self.or_in_place((recvbuf, recvcount, recvtype), here)?;
+            let send = self.of_root((sendbuf, sendcount, sendtype), &at)?;
+            let recv = self.of_others((recvbuf, recvcount, recvtype), &at)?;
+            let root = at.root;
             Ok(Scatter { send, recv, root })
         }
     }
@@ -144,17 +150,18 @@ impl Args<'_> {
     ) -> Result<Scatterv> {
         // SAFETY: the program's promise.
         unsafe {
-            let (root, here) = self.root(root)?;
-            let send = if here {
-                self.each(sendbuf, sendcounts, displs, sendtype)?
+            let at = self.root(root)?;
+            let send = if at.is_root {
+                self.each(self.peers(), sendbuf, sendcounts, displs, sendtype)?
             } else {
                 Vec::new()
             };
-            let recv = self.or_in_place((recvbuf, recvcount, recvtype), here)?;
+            let recv = self.of_others((recvbuf, recvcount, recvtype), &at)?;
             distinct_blocks(
                 recv.iter()
                     .flat_map(|recv| send.iter().map(move |s| (s, recv))),
             )?;
+            let root = at.root;
             Ok(Scatterv { send, recv, root })
         }
     }
@@ -193,7 +200,7 @@ impl Args<'_> {
         // SAFETY: the program's promise.
         unsafe {
             let send = self.or_in_place((sendbuf, sendcount, sendtype), true)?;
-            let recv = self.each(recvbuf, recvcounts, displs, recvtype)?;
+            let recv = self.each(self.peers(), recvbuf, recvcounts, displs, recvtype)?;
             distinct_blocks(
                 send.iter()
                     .flat_map(|send| recv.iter().map(move |r| (send, r))),
@@ -215,7 +222,7 @@ impl Args<'_> {
         // SAFETY: the program's promise.
         unsafe {
             if sendtype == recvtype {
-                distinct(sendbuf, recvbuf, sendcount)?;
+                distinct(sendbuf, recvbuf, sendcount.min(recvcount))?;
             }
             let send = self.or_in_place((sendbuf, sendcount, sendtype), true)?;
             let recv = self.one(recvbuf, recvcount, recvtype)?;
@@ -236,11 +243,12 @@ impl Args<'_> {
     ) -> Result<Alltoallv> {
         // SAFETY: the program's promise.
         unsafe {
-            let send = match is_in_place(sendbuf) {
+            let n = self.peers();
+            let send = match is_in_place(sendbuf) && !self.comm.is_inter() {
                 true => None,
-                false => Some(self.each(sendbuf, sendcounts, sdispls, sendtype)?),
+                false => Some(self.each(n, sendbuf, sendcounts, sdispls, sendtype)?),
             };
-            exchange(send, self.each(recvbuf, recvcounts, rdispls, recvtype)?)
+            exchange(send, self.each(n, recvbuf, recvcounts, rdispls, recvtype)?)
         }
     }
 
@@ -257,11 +265,15 @@ impl Args<'_> {
     ) -> Result<Alltoallv> {
         // SAFETY: the program's promise.
         unsafe {
-            let send = match is_in_place(sendbuf) {
+            let n = self.peers();
+            let send = match is_in_place(sendbuf) && !self.comm.is_inter() {
                 true => None,
-                false => Some(self.each_of(sendbuf, sendcounts, sdispls, sendtypes)?),
+                false => Some(self.each_of(n, sendbuf, sendcounts, sdispls, sendtypes)?),
             };
-            exchange(send, self.each_of(recvbuf, recvcounts, rdispls, recvtypes)?)
+            exchange(
+                send,
+                self.each_of(n, recvbuf, recvcounts, rdispls, recvtypes)?,
+            )
         }
     }
 
@@ -276,20 +288,22 @@ impl Args<'_> {
     ) -> Result<Reduce> {
         // SAFETY: the program's promise.
         unsafe {
-            let (root, here) = self.root(root)?;
-            let op = self.op(op, datatype)?;
-            if here {
+            let at = self.root(root)?;
+            let op = match at.is_root || at.takes_part {
+                true => self.op(op, datatype)?,
+                // Beside the root no argument but the root counts.
+                false => Op::builtin(Builtin::NoOp),
+            };
+            if at.is_root && at.takes_part {
                 distinct(sendbuf, recvbuf, count)?;
             }
-            let send = self.or_in_place((sendbuf, count, datatype), here)?;
-            let recv = here
-                .then(|| self.one(recvbuf, count, datatype))
-                .transpose()?;
+            let send = self.of_others((sendbuf, count, datatype), &at)?;
+            let recv = self.of_root((recvbuf, count, datatype), &at)?;
             Ok(Reduce {
                 op,
                 send,
                 recv,
-                root,
+                root: at.root,
             })
         }
     }
@@ -309,6 +323,31 @@ impl Args<'_> {
             let (send, recv) = self.both(sendbuf, recvbuf, count, datatype)?;
             Ok(Allreduce { op, send, recv })
         }
+    }
+
+    /// The root's buffer.
+    unsafe fn of_root(
+        &self,
+        (address, count, datatype): (*const c_void, i64, MPI_Datatype),
+        at: &Rooted,
+    ) -> Result<Option<Typed>> {
+        // SAFETY: the program's promise.
+        at.is_root
+            .then(|| unsafe { self.one(address, count, datatype) })
+            .transpose()
+    }
+
+    /// The buffer of a rank that exchanges data with the root, as which it may be in place.
+    unsafe fn of_others(
+        &self,
+        buffer: (*const c_void, i64, MPI_Datatype),
+        at: &Rooted,
+    ) -> Result<Option<Typed>> {
+        if !at.takes_part {
+            return Ok(None);
+        }
+        // SAFETY: the program's promise.
+        unsafe { self.or_in_place(buffer, at.is_root) }
     }
 
     /// Send and receive buffer of as many elements.

@@ -19,8 +19,9 @@ type In = *const c_void;
 /// A buffer that is written.
 type Out = *mut c_void;
 
+/// The forms of collectives whose arguments a type checks, in a method of the blocking form's name.
 macro_rules! collectives {
-    ($($blocking:ident $nonblocking:ident $init:ident $name:literal
+    ($args:ident: $($blocking:ident $nonblocking:ident $init:ident $name:literal
         ($($argument:ident: $kind:ty),*);)*) => {$(
         #[doc = concat!("The blocking form of ", $name, ".")]
         ///
@@ -29,7 +30,7 @@ macro_rules! collectives {
         #[inline]
         #[allow(clippy::too_many_arguments, reason = "the standard's")]
         pub unsafe fn $blocking(mpi: &AbiState, $($argument: $kind,)* comm: MPI_Comm) -> Result<()> {
-            let args = Args::new(mpi, comm)?;
+            let args = $args::new(mpi, comm)?;
             // SAFETY: the program's promise.
             let call = unsafe { args.$blocking($($argument),*) }?;
             args.run(&call)
@@ -46,7 +47,7 @@ macro_rules! collectives {
             comm: MPI_Comm,
             request: *mut MPI_Request,
         ) -> Result<()> {
-            let args = Args::new(mpi, comm)?;
+            let args = $args::new(mpi, comm)?;
             // SAFETY: the program's promise.
             let call = unsafe { args.$blocking($($argument),*) }?;
             // SAFETY: the caller's.
@@ -66,7 +67,7 @@ macro_rules! collectives {
             _info: MPI_Info,
             request: *mut MPI_Request,
         ) -> Result<()> {
-            let args = Args::new(mpi, comm)?;
+            let args = $args::new(mpi, comm)?;
             // SAFETY: the program's promise.
             let call = unsafe { args.$blocking($($argument),*) }?;
             // SAFETY: the caller's.
@@ -74,8 +75,10 @@ macro_rules! collectives {
         }
     )*};
 }
+pub(crate) use collectives;
 
 collectives! {
+    Args:
     barrier ibarrier barrier_init "`MPI_Barrier` (§6.3)"
         ();
     bcast ibcast bcast_init "`MPI_Bcast` (§6.4)"

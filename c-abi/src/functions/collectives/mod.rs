@@ -1,6 +1,6 @@
-//! Collectives (MPI-5.0 chapter 6) on intracommunicators.
+//! Collectives (MPI-5.0 chapter 6).
 
-mod args;
+pub(crate) mod args;
 #[allow(
     clippy::too_many_arguments,
     reason = "the arguments are the standard's"

@@ -4,3 +4,4 @@ pub mod access;
 pub mod attr;
 pub mod create;
 pub mod group;
+pub mod intercommunicators;

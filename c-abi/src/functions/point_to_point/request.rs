@@ -107,11 +107,15 @@ pub(crate) unsafe fn store_result(target: *mut MPI_Status, done: Completed) -> R
     }
 }
 
-/// The error of a request goes to the handler of its communicator.
+/// The error of a request goes to the handler of its communicator, or of its file.
 pub(crate) fn set_error_owner(mpi: &AbiState) {
     let comm = mpi.core.get().and_then(|c| c.take_failed_comm());
     if let Some(comm) = comm {
-        mpi.errors.set_owner(MPI_Comm(comm.handle()));
+        let file = MPI_File(comm.handle());
+        match mpi.files.contains(file) {
+            true => mpi.errors.set_owner(file),
+            false => mpi.errors.set_owner(MPI_Comm(comm.handle())),
+        }
     }
 }
 

@@ -8,10 +8,11 @@ use std::ffi::{c_char, c_int};
 use std::rc::Rc;
 
 use rejoin_mpi::group::ProcessSet;
-use rejoin_mpi::{Group, Info, Result};
+use rejoin_mpi::{Communicator, Group, Info, Result};
 
 use super::init;
 use crate::constants::*;
+use crate::errors::Installed;
 use crate::functions::communicators::{create, group};
 use crate::functions::info;
 use crate::handles::HandleKind;
@@ -213,14 +214,60 @@ pub unsafe fn comm_create_from_group(
     let tag = unsafe { string(stringtag, "the tag") }?;
     let hints = create::hints(mpi, info)?;
     let made = mpi.core()?.comm_create_from_group(&group, &tag)?;
+    // SAFETY: not null, and so valid by the caller's promise.
+    unsafe { give_without_parent(mpi, newcomm, made, hints, handler) }
+}
+
+/// `MPI_Intercomm_create_from_groups` (MPI-5.0 §7.6.2).
+///
+/// # Safety
+/// `stringtag` is null or a string, `newintercomm` is null or valid.
+#[allow(clippy::too_many_arguments, reason = "the standard's")]
+pub unsafe fn intercomm_create_from_groups(
+    mpi: &AbiState,
+    local_group: MPI_Group,
+    local_leader: c_int,
+    remote_group: MPI_Group,
+    remote_leader: c_int,
+    stringtag: *const c_char,
+    info: MPI_Info,
+    errhandler: MPI_Errhandler,
+    newintercomm: *mut MPI_Comm,
+) -> Result<()> {
+    // SAFETY: the caller's.
+    unsafe { create::prepare(newintercomm) }?;
+    let handler = mpi.errors.find(HandleKind::Comm, errhandler)?;
+    let group = mpi.groups.get(local_group)?;
+    // It counts at the leader only.
+    let remote = mpi.groups.get(remote_group);
+    let remote = remote.map(|remote| (remote, remote_leader));
+    // SAFETY: the caller's.
+    let tag = unsafe { string(stringtag, "the tag") }?;
+    let hints = create::hints(mpi, info)?;
+    let core = mpi.core()?;
+    let made = core.intercomm_create_from_groups(&group, local_leader, remote, &tag)?;
+    // SAFETY: not null, and so valid by the caller's promise.
+    unsafe { give_without_parent(mpi, newintercomm, made, hints, handler) }
+}
+
+/// Stores what was made, if anything, with its hints and error handler.
+///
+/// # Safety
+/// `newcomm` is valid.
+unsafe fn give_without_parent(
+    mpi: &AbiState,
+    newcomm: *mut MPI_Comm,
+    made: Option<Rc<Communicator>>,
+    hints: Option<Rc<Info>>,
+    handler: Installed,
+) -> Result<()> {
     let Some(made) = made else {
-        // SAFETY: not null, and so valid by the caller's promise.
-        return unsafe { store(newcomm, "the new communicator", MPI_COMM_NULL) };
+        return Ok(());
     };
     if let Some(hints) = hints {
         made.info().replace(&hints);
     }
-    // SAFETY: not null, and so valid by the caller's promise.
+    // SAFETY: the caller's.
     unsafe {
         create::give(mpi, newcomm, Some(made), MPI_COMM_NULL)?;
         mpi.errors.set_handler(newcomm.read(), handler);

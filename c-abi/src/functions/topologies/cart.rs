@@ -90,7 +90,7 @@ pub unsafe fn dims_create(
     unsafe { fill(dims, ndims, "dimensions", list.into_iter()) }
 }
 
-/// `MPI_Cart_create` (MPI-5.0 §8.5.1). Ranks stay as they are, whatever `reorder` says.
+/// `MPI_Cart_create` (MPI-5.0 §8.5.1).
 ///
 /// # Safety
 /// The arrays are null or have `ndims` elements; `comm_cart` is null or valid.
@@ -100,7 +100,7 @@ pub unsafe fn cart_create(
     ndims: c_int,
     dims: *const c_int,
     periods: *const c_int,
-    _reorder: c_int,
+    reorder: c_int,
     comm_cart: *mut MPI_Comm,
 ) -> Result<()> {
     // SAFETY: the caller's.
@@ -108,12 +108,12 @@ pub unsafe fn cart_create(
     let old = mpi.comms.get(comm_old)?;
     // SAFETY: the caller's.
     let cart = unsafe { grid(ndims, dims, periods) }?;
-    let made = mpi.core()?.cart_create(&old, cart)?;
+    let made = mpi.core()?.cart_create(&old, cart, reorder != 0)?;
     // SAFETY: not null, and so valid by the caller's promise.
     unsafe { give(mpi, comm_cart, made, comm_old) }
 }
 
-/// `MPI_Cart_map` (MPI-5.0 §8.5.8): the own rank, as nothing is reordered.
+/// `MPI_Cart_map` (MPI-5.0 §8.5.8).
 ///
 /// # Safety
 /// The arrays are null or have `ndims` elements; `newrank` is null or valid.
@@ -126,31 +126,18 @@ pub unsafe fn cart_map(
     newrank: *mut c_int,
 ) -> Result<()> {
     // SAFETY: the caller's.
-    let size = unsafe { grid(ndims, dims, periods) }?.size();
+    let cart = unsafe { grid(ndims, dims, periods) }?;
+    let rank = mpi.core()?.cart_map(&*mpi.comms.get(comm)?, &cart)?;
     // SAFETY: the caller's.
-    unsafe { map(mpi, comm, size, newrank) }
+    unsafe { put_rank(newrank, rank) }
 }
 
-/// The rank of this process in a topology of `size` processes, made of `comm`.
+/// Stores the rank of this process in a topology, if it is in it.
 ///
 /// # Safety
 /// `newrank` is null or valid.
-pub(crate) unsafe fn map(
-    mpi: &AbiState,
-    comm: MPI_Comm,
-    size: usize,
-    newrank: *mut c_int,
-) -> Result<()> {
-    let (rank, have) = mpi.comms.with(comm, |c| (c.rank(), c.size()))?;
-    if size > have {
-        let text = format!("the topology has {size} processes, the communicator only {have}");
-        return Err(arg_error(text));
-    }
-    let rank = if rank < size {
-        rank as c_int
-    } else {
-        MPI_UNDEFINED
-    };
+pub(crate) unsafe fn put_rank(newrank: *mut c_int, rank: Option<usize>) -> Result<()> {
+    let rank = rank.map_or(MPI_UNDEFINED, |rank| rank as c_int);
     // SAFETY: the program passed it for the result.
     unsafe { store(newrank, "the new rank", rank) }
 }

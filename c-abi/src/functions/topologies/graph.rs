@@ -9,7 +9,7 @@ use rejoin_mpi::topology::{DistGraph, Edge, Graph};
 
 use crate::constants::*;
 use crate::functions::communicators::create::{give, prepare};
-use crate::functions::topologies::cart::{fill, length, map};
+use crate::functions::topologies::cart::{fill, length, put_rank};
 use crate::state::AbiState;
 use crate::support::{arg_error, slice, store};
 use crate::types::*;
@@ -64,7 +64,10 @@ pub unsafe fn graph_map(
     // SAFETY: the caller's.
     unsafe {
         let size = graph(nnodes, indx, edges)?.nodes();
-        map(mpi, comm, size, newrank)
+        put_rank(
+            newrank,
+            mpi.core()?.graph_map(&*mpi.comms.get(comm)?, size)?,
+        )
     }
 }
 

@@ -1,4 +1,5 @@
-//! Virtual topologies (MPI-5.0 chapter 8), without the neighborhood collectives.
+//! Virtual topologies (MPI-5.0 chapter 8).
 
 pub mod cart;
 pub mod graph;
+pub mod neighbors;

@@ -464,6 +464,54 @@ pub const fn error_out(value: i32) -> i32 {
 
 /// An integer of the program for the library.
 #[inline]
+pub const fn flavor_in(value: i32) -> i32 {
+    match value {
+        // MPI_WIN_FLAVOR_CREATE
+        1 => 311,
+        // MPI_WIN_FLAVOR_ALLOCATE
+        2 => 312,
+        // MPI_WIN_FLAVOR_DYNAMIC
+        3 => 313,
+        // MPI_WIN_FLAVOR_SHARED
+        4 => 314,
+        // nothing
+        311 => 1,
+        // nothing
+        312 => 2,
+        // nothing
+        313 => 3,
+        // nothing
+        314 => 4,
+        other => other,
+    }
+}
+
+/// An integer of the library for the program.
+#[inline]
+pub const fn flavor_out(value: i32) -> i32 {
+    match value {
+        // MPI_WIN_FLAVOR_CREATE
+        311 => 1,
+        // MPI_WIN_FLAVOR_ALLOCATE
+        312 => 2,
+        // MPI_WIN_FLAVOR_DYNAMIC
+        313 => 3,
+        // MPI_WIN_FLAVOR_SHARED
+        314 => 4,
+        // nothing
+        1 => 311,
+        // nothing
+        2 => 312,
+        // nothing
+        3 => 313,
+        // nothing
+        4 => 314,
+        other => other,
+    }
+}
+
+/// An integer of the program for the library.
+#[inline]
 pub const fn keyval_in(value: i32) -> i32 {
     match value {
         // MPI_KEYVAL_INVALID
@@ -606,6 +654,38 @@ pub const fn lock_out(value: i32) -> i32 {
         1 => 301,
         // nothing
         2 => 302,
+        other => other,
+    }
+}
+
+/// An integer of the program for the library.
+#[inline]
+pub const fn model_in(value: i32) -> i32 {
+    match value {
+        // MPI_WIN_UNIFIED
+        0 => 321,
+        // MPI_WIN_SEPARATE
+        1 => 322,
+        // nothing
+        321 => 0,
+        // nothing
+        322 => 1,
+        other => other,
+    }
+}
+
+/// An integer of the library for the program.
+#[inline]
+pub const fn model_out(value: i32) -> i32 {
+    match value {
+        // MPI_WIN_UNIFIED
+        321 => 0,
+        // MPI_WIN_SEPARATE
+        322 => 1,
+        // nothing
+        0 => 321,
+        // nothing
+        1 => 322,
         other => other,
     }
 }
@@ -926,5 +1006,80 @@ pub const fn whence_out(value: i32) -> i32 {
         // nothing
         604 => 403,
         other => other,
+    }
+}
+
+impl rejoin_facade::Integers for crate::OpenMpi {
+    #[inline]
+    fn error_in(value: i32) -> i32 {
+        error_in(value)
+    }
+    #[inline]
+    fn error_out(value: i32) -> i32 {
+        error_out(value)
+    }
+    #[inline]
+    fn rank_in(value: i32) -> i32 {
+        rank_in(value)
+    }
+    #[inline]
+    fn rank_out(value: i32) -> i32 {
+        rank_out(value)
+    }
+    #[inline]
+    fn tag_in(value: i32) -> i32 {
+        tag_in(value)
+    }
+    #[inline]
+    fn tag_out(value: i32) -> i32 {
+        tag_out(value)
+    }
+    #[inline]
+    fn thread_in(value: i32) -> i32 {
+        thread_in(value)
+    }
+    #[inline]
+    fn thread_out(value: i32) -> i32 {
+        thread_out(value)
+    }
+    #[inline]
+    fn keyval_in(value: i32) -> i32 {
+        keyval_in(value)
+    }
+    #[inline]
+    fn keyval_out(value: i32) -> i32 {
+        keyval_out(value)
+    }
+    #[inline]
+    fn distribution_in(value: i32) -> i32 {
+        distribution_in(value)
+    }
+    #[inline]
+    fn distribution_out(value: i32) -> i32 {
+        distribution_out(value)
+    }
+    #[inline]
+    fn darg_in(value: i32) -> i32 {
+        darg_in(value)
+    }
+    #[inline]
+    fn darg_out(value: i32) -> i32 {
+        darg_out(value)
+    }
+    #[inline]
+    fn order_in(value: i32) -> i32 {
+        order_in(value)
+    }
+    #[inline]
+    fn order_out(value: i32) -> i32 {
+        order_out(value)
+    }
+    #[inline]
+    fn flavor_out(value: i32) -> i32 {
+        flavor_out(value)
+    }
+    #[inline]
+    fn model_out(value: i32) -> i32 {
+        model_out(value)
     }
 }

@@ -3,5 +3,5 @@
 pub mod conversions;
 mod fortran;
 mod forwards;
-pub mod functions;
 pub mod predefined;
+mod sizes;

@@ -2,6 +2,8 @@
 
 #![allow(non_upper_case_globals, missing_docs)]
 
+use std::ffi::c_int;
+
 use crate::predefined_objects::{Object, ObjectAddress, object};
 
 #[unsafe(no_mangle)]
@@ -693,3 +695,657 @@ pub static FORTRAN_DATATYPE: [ObjectAddress; 74] = [
     ObjectAddress::of(&ompi_mpi_count),
     ObjectAddress::of(&ompi_mpi_complex4),
 ];
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_2complex: c_int = 26;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_2complex: c_int = 26;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_2double_complex: c_int = 27;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_2double_complex: c_int = 27;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_2double_precision: c_int = 24;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_2double_precision: c_int = 24;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_2int: c_int = 52;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_2int: c_int = 52;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_2integer: c_int = 25;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_2integer: c_int = 25;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_2real: c_int = 23;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_2real: c_int = 23;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_aint: c_int = 66;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_aint: c_int = 66;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_band: c_int = 6;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_band: c_int = 6;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_bor: c_int = 8;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_bor: c_int = 8;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_bxor: c_int = 10;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_bxor: c_int = 10;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_byte: c_int = 1;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_byte: c_int = 1;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_c_bool: c_int = 68;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_c_bool: c_int = 68;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_c_complex: c_int = 69;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_c_complex: c_int = 69;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_c_double_complex: c_int = 70;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_c_double_complex: c_int = 70;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_c_float_complex: c_int = 69;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_c_float_complex: c_int = 69;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_c_long_double_complex: c_int = 71;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_c_long_double_complex: c_int = 71;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_char: c_int = 34;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_char: c_int = 34;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_character: c_int = 5;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_character: c_int = 5;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_comm_null: c_int = 2;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_comm_null: c_int = 2;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_comm_self: c_int = 1;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_comm_self: c_int = 1;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_comm_world: c_int = 0;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_comm_world: c_int = 0;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_complex: c_int = 18;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_complex: c_int = 18;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_complex16: c_int = 20;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_complex16: c_int = 20;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_complex32: c_int = 21;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_complex32: c_int = 21;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_complex4: c_int = 73;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_complex4: c_int = 73;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_complex8: c_int = 19;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_complex8: c_int = 19;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_count: c_int = 72;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_count: c_int = 72;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_cxx_bool: c_int = 54;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_cxx_bool: c_int = 54;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_cxx_complex: c_int = 55;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_cxx_complex: c_int = 55;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_cxx_double_complex: c_int = 56;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_cxx_double_complex: c_int = 56;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_cxx_float_complex: c_int = 55;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_cxx_float_complex: c_int = 55;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_cxx_long_double_complex: c_int = 57;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_cxx_long_double_complex: c_int = 57;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_datatype_null: c_int = 0;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_datatype_null: c_int = 0;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_double: c_int = 46;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_double: c_int = 46;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_double_complex: c_int = 22;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_double_complex: c_int = 22;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_double_int: c_int = 49;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_double_int: c_int = 49;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_double_precision: c_int = 17;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_double_precision: c_int = 17;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_errhandler_null: c_int = 0;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_errhandler_null: c_int = 0;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_errors_abort: c_int = 3;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_errors_abort: c_int = 3;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_errors_are_fatal: c_int = 1;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_errors_are_fatal: c_int = 1;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_errors_return: c_int = 2;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_errors_return: c_int = 2;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_file_null: c_int = 0;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_file_null: c_int = 0;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_float: c_int = 45;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_float: c_int = 45;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_float_int: c_int = 48;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_float_int: c_int = 48;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_group_empty: c_int = 1;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_group_empty: c_int = 1;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_group_null: c_int = 0;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_group_null: c_int = 0;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_info_env: c_int = 1;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_info_env: c_int = 1;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_info_null: c_int = 0;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_info_null: c_int = 0;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_int: c_int = 39;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_int: c_int = 39;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_int16_t: c_int = 60;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_int16: c_int = 60;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_int32_t: c_int = 62;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_int32: c_int = 62;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_int64_t: c_int = 64;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_int64: c_int = 64;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_int8_t: c_int = 58;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_int8: c_int = 58;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_integer: c_int = 7;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_integer: c_int = 7;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_integer1: c_int = 8;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_integer1: c_int = 8;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_integer16: c_int = 12;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_integer16: c_int = 12;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_integer2: c_int = 9;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_integer2: c_int = 9;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_integer4: c_int = 10;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_integer4: c_int = 10;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_integer8: c_int = 11;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_integer8: c_int = 11;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_land: c_int = 5;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_land: c_int = 5;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_lb: c_int = 4;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_lb: c_int = 4;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_logical: c_int = 6;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_logical: c_int = 6;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_logical1: c_int = 29;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_logical1: c_int = 29;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_logical2: c_int = 30;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_logical2: c_int = 30;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_logical4: c_int = 31;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_logical4: c_int = 31;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_logical8: c_int = 32;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_logical8: c_int = 32;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_long: c_int = 41;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_long: c_int = 41;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_long_double: c_int = 47;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_long_double: c_int = 47;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_long_double_int: c_int = 50;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_long_double_int: c_int = 50;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_long_int: c_int = 51;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_long_int: c_int = 51;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_long_long: c_int = 43;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_long_long: c_int = 43;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_long_long_int: c_int = 43;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_long_long_int: c_int = 43;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_lor: c_int = 7;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_lor: c_int = 7;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_lxor: c_int = 9;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_lxor: c_int = 9;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_max: c_int = 1;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_max: c_int = 1;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_maxloc: c_int = 11;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_maxloc: c_int = 11;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_message_no_proc: c_int = 1;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_message_no_proc: c_int = 1;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_message_null: c_int = 0;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_message_null: c_int = 0;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_min: c_int = 2;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_min: c_int = 2;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_minloc: c_int = 12;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_minloc: c_int = 12;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_no_op: c_int = 14;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_no_op: c_int = 14;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_offset: c_int = 67;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_offset: c_int = 67;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_op_null: c_int = 0;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_op_null: c_int = 0;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_packed: c_int = 2;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_packed: c_int = 2;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_prod: c_int = 4;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_prod: c_int = 4;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_real: c_int = 13;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_real: c_int = 13;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_real16: c_int = 16;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_real16: c_int = 16;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_real2: c_int = 28;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_real2: c_int = 28;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_real4: c_int = 14;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_real4: c_int = 14;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_real8: c_int = 15;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_real8: c_int = 15;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_replace: c_int = 13;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_replace: c_int = 13;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_request_null: c_int = 0;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_request_null: c_int = 0;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_session_null: c_int = 0;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_session_null: c_int = 0;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_short: c_int = 37;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_short: c_int = 37;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_short_int: c_int = 53;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_short_int: c_int = 53;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_signed_char: c_int = 36;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_signed_char: c_int = 36;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_sum: c_int = 3;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_sum: c_int = 3;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_ub: c_int = 3;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_ub: c_int = 3;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_uint16_t: c_int = 61;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_uint16: c_int = 61;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_uint32_t: c_int = 63;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_uint32: c_int = 63;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_uint64_t: c_int = 65;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_uint64: c_int = 65;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_uint8_t: c_int = 59;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_uint8: c_int = 59;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_unsigned: c_int = 40;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_unsigned: c_int = 40;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_unsigned_char: c_int = 35;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_unsigned_char: c_int = 35;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_unsigned_long: c_int = 42;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_unsigned_long: c_int = 42;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_unsigned_long_long: c_int = 44;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_unsigned_long_long: c_int = 44;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_unsigned_short: c_int = 38;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_unsigned_short: c_int = 38;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_wchar: c_int = 33;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_wchar: c_int = 33;
+
+#[unsafe(no_mangle)]
+pub static __mpi_f08_types_MOD_mpi_win_null: c_int = 0;
+
+#[unsafe(no_mangle)]
+pub static ompi_f08_mpi_win_null: c_int = 0;

@@ -73,7 +73,11 @@ impl ImageHandler<'_> {
     fn request_images(&mut self, generation: Generation, epoch: Epoch, ranks: Option<Vec<Rank>>) {
         let all = || self.processes.iter().map(|p| p.instance().rank).collect();
         let to = self.begun(&ranks.unwrap_or_else(all));
-        let request = FromManager::Checkpoint { generation, epoch };
+        let request = FromManager::Checkpoint {
+            generation,
+            epoch,
+            oldest: self.images.oldest_committed(),
+        };
         self.out.push(LocalEffect::Ranks(to, request));
     }
 

@@ -245,6 +245,11 @@ impl ImageTable {
         after < self.aborted.max(self.committed.memory.unwrap_or_default())
     }
 
+    /// No rollback goes back behind this checkpoint; 0 before the first commit.
+    pub fn oldest_committed(&self) -> Epoch {
+        self.committed.oldest().unwrap_or_default()
+    }
+
     /// The answer to ranks that asked for a checkpoint.
     pub fn answer(&self, generation: Generation) -> FromManager {
         FromManager::Committed {

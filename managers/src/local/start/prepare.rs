@@ -1,7 +1,8 @@
 //! From a program of the plan to the executed file, or the reason why it can't be executed.
 
+use crate::launch::installation::library_folder;
 use crate::launch::launch_plan::Program;
-use crate::launch::linked_mpi::{OPENMPI, ProgramAbi, needs_openmpi};
+use crate::launch::linked_mpi::{OtherMpi, ProgramAbi, other_mpi};
 use crate::launch::spawn::{ProgramImage, SpawnFailure, SpawnStep, resolve};
 use clap::ValueEnum as _;
 use rejoin_managers_host::error::system_text;
@@ -18,13 +19,14 @@ pub struct Prepared {
     pub image: ProgramImage,
     /// Environment of the program, without each rank's own variables.
     pub environment: Vec<CString>,
-    /// It runs with Open MPI's binary interface.
-    pub of_openmpi: bool,
+    /// The MPI whose binary interface it runs with, if that is not the standard's.
+    pub other_mpi: Option<OtherMpi>,
 }
 
 /// Variables of each rank: its number, that of all ranks, and the same on its host; under Rejoin's
-/// names, and under those by which programs of Open MPI know that they run under mpirun.
-pub const OF_RANK: [[&str; 4]; 2] = [
+/// names, and under those by which programs of Open MPI and of MPICH know that they run under
+/// mpirun.
+const OF_RANK: [[&str; 4]; 3] = [
     [
         "REJOIN_RANK",
         "REJOIN_SIZE",
@@ -37,7 +39,19 @@ pub const OF_RANK: [[&str; 4]; 2] = [
         "OMPI_COMM_WORLD_LOCAL_RANK",
         "OMPI_COMM_WORLD_LOCAL_SIZE",
     ],
+    ["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"],
 ];
+
+/// The names of these variables for programs of Rejoin, or of another MPI as well.
+pub fn names_of_rank(
+    other_mpi: Option<OtherMpi>,
+) -> impl Iterator<Item = &'static [&'static str; 4]> {
+    let more = other_mpi.map(|mpi| match mpi {
+        OtherMpi::OpenMpi => &OF_RANK[1],
+        OtherMpi::Mpich => &OF_RANK[2],
+    });
+    [&OF_RANK[0]].into_iter().chain(more)
+}
 
 impl Prepared {
     /// Works out a program's file and environment, or says why it can't be run.
@@ -55,16 +69,20 @@ impl Prepared {
             }
         }
         let name = program.argv.first().ok_or("there is no program")?;
-        let search = variables
-            .get(b"PATH".as_slice())
-            .map(|path| OsStr::from_bytes(path));
-        let file = resolve(OsStr::from_bytes(name), search, wdir).map_err(|e| e.to_string())?;
-        let of_openmpi = needs_openmpi(
+        let abi = abi(&mut variables)?;
+        let variable = |name: &str| {
+            let value = variables.get(name.as_bytes());
+            value.map(|value| OsStr::from_bytes(value))
+        };
+        let file = resolve(OsStr::from_bytes(name), variable("PATH"), wdir);
+        let file = file.map_err(|e| e.to_string())?;
+        let other_mpi = other_mpi(
             &wdir.map_or_else(|| file.clone(), |dir| dir.join(&file)),
-            abi(&mut variables)?,
+            abi,
+            variable("LD_LIBRARY_PATH").unwrap_or_default(),
         );
-        if of_openmpi {
-            add_facade(&mut variables, library_folder())?;
+        if let Some(mpi) = other_mpi {
+            add_facade(&mut variables, library_folder(), mpi)?;
         }
         let text = |bytes: &[u8]| CString::new(bytes).map_err(|_| "a zero byte in an argument");
         let environment = variables
@@ -83,7 +101,7 @@ impl Prepared {
         Ok(Prepared {
             image: ProgramImage { path, argv, wdir },
             environment,
-            of_openmpi,
+            other_mpi,
         })
     }
 
@@ -173,13 +191,6 @@ fn abi(variables: &mut BTreeMap<Vec<u8>, Vec<u8>>) -> Result<ProgramAbi, String>
 /// Where programs find libraries, beside their own paths and those of the system.
 const LIBRARY_PATH: &[u8] = b"LD_LIBRARY_PATH";
 
-/// The folder of this installation's MPI library.
-fn library_folder() -> Option<PathBuf> {
-    let own = std::env::current_exe().ok()?;
-    let folder = own.parent()?.parent()?.join("lib");
-    folder.join("libmpi_abi.so.1").exists().then_some(folder)
-}
-
 /// Adds the folder behind those that the user names: programs without a path of their own to an MPI
 /// library (built for another MPI, or by a compiler for Rust) find this one's.
 fn add_library_folder(variables: &mut BTreeMap<Vec<u8>, Vec<u8>>, folder: &[u8]) {
@@ -190,19 +201,18 @@ fn add_library_folder(variables: &mut BTreeMap<Vec<u8>, Vec<u8>>, folder: &[u8])
     path.extend(folder);
 }
 
-/// The façade's folder below that of the library: no other program must find the file.
-const FACADE: &str = "rejoin/openmpi";
-
-/// Puts the folder of Open MPI's façade before all others.
+/// Puts the folder of the façade before all others.
 fn add_facade(
     variables: &mut BTreeMap<Vec<u8>, Vec<u8>>,
     libraries: Option<PathBuf>,
+    mpi: OtherMpi,
 ) -> Result<(), String> {
-    let folder = libraries.map(|folder| folder.join(FACADE));
-    let folder = folder.filter(|folder| folder.join(OPENMPI).exists());
+    let (name, facade, library) = (mpi.name(), mpi.folder(), mpi.library());
+    let folder = libraries.map(|folder| folder.join(facade));
+    let folder = folder.filter(|folder| folder.join(library).exists());
     let folder = folder.ok_or_else(|| {
         format!(
-            "the program is for Open MPI, and this installation of Rejoin has no {FACADE}/{OPENMPI}"
+            "the program is for {name}, and this installation of Rejoin has no {facade}/{library}"
         )
     })?;
     let path = variables.entry(LIBRARY_PATH.to_vec()).or_default();
@@ -220,12 +230,13 @@ mod tests {
         let mut variables = BTreeMap::new();
         add_library_folder(&mut variables, b"/r/lib");
         let place = || Some(libraries.clone());
-        let refused = add_facade(&mut variables, place()).expect_err("there is no such folder");
-        assert!(refused.contains("libmpi.so.40"), "{refused}");
-        let facade = libraries.join(FACADE);
+        let mpi = OtherMpi::Mpich;
+        let refused = add_facade(&mut variables, place(), mpi).expect_err("there is no folder");
+        assert!(refused.contains("libmpi.so.12"), "{refused}");
+        let facade = libraries.join(mpi.folder());
         std::fs::create_dir_all(&facade).expect("a folder");
-        std::fs::write(facade.join(OPENMPI), "").expect("a file");
-        add_facade(&mut variables, place()).expect("the file is there");
+        std::fs::write(facade.join(mpi.library()), "").expect("a file");
+        add_facade(&mut variables, place(), mpi).expect("the file is there");
         let expected = format!("{}:/r/lib", facade.display());
         assert_eq!(variables[LIBRARY_PATH], expected.as_bytes());
         std::fs::remove_dir_all(libraries).expect("the folder goes");

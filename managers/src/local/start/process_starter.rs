@@ -1,8 +1,9 @@
 //! Starts the processes of this host's ranks, and watches for their ends.
 
-use super::prepare::{OF_RANK, Prepared};
+use super::prepare::{Prepared, names_of_rank};
 use super::rank_logs::RankLogs;
 use crate::launch::launch_plan::{LaunchPlan, Program};
+use crate::launch::linked_mpi::OtherMpi;
 use crate::launch::spawn::{
     Child, FAILURE_LENGTH, SpawnFailure, SpawnOrder, manager_number, spawn,
 };
@@ -241,7 +242,7 @@ impl ProcessStarter {
         let Prepared {
             image,
             environment: shared,
-            of_openmpi,
+            other_mpi,
         } = match self.programs.get(program as usize) {
             Some(Ok(ready)) => ready,
             Some(Err(why)) => return Err(why.clone()),
@@ -249,7 +250,7 @@ impl ProcessStarter {
         };
         let ends = DescriptorPairs::new().map_err(|e| e.to_string())?;
         let welcome = self.welcome(slot, instance, &ends);
-        let environment = self.rank_environment(slot, *of_openmpi);
+        let environment = self.rank_environment(slot, *other_mpi);
         let mut socket = LocalLink::new(ends.manager.0, MANAGER_LIMIT, RANK_LIMIT);
         socket.queue(&welcome).map_err(|e| e.to_string())?;
         socket.flush();
@@ -391,7 +392,7 @@ impl ProcessStarter {
         watcher.watch(place).then_some((memory, place))
     }
 
-    fn rank_environment(&self, slot: usize, of_openmpi: bool) -> Vec<CString> {
+    fn rank_environment(&self, slot: usize, other_mpi: Option<OtherMpi>) -> Vec<CString> {
         let plan = &self.plan;
         let numbers = [
             plan.ranks[slot].0.0 as usize,
@@ -399,8 +400,7 @@ impl ProcessStarter {
             slot,
             plan.ranks.len(),
         ];
-        let names = OF_RANK.iter().take(if of_openmpi { 2 } else { 1 });
-        let numbered = names.flat_map(|names| names.iter().zip(numbers));
+        let numbered = names_of_rank(other_mpi).flat_map(|names| names.iter().zip(numbers));
         [(&MANAGER_FD, self.number as usize)]
             .into_iter()
             .chain(numbered)

@@ -224,9 +224,9 @@ impl<'a, P: P2p> Ctx<'a, P> {
         poll_fn(|_| self.poll_received(&mut receive)).await
     }
 
-    /// The number of this rank for the caller of the collective.
-    pub(in crate::coll) fn named(&self, rank: usize) -> usize {
-        self.p2p.named(rank)
+    /// A word for this rank that the caller of the collective knows.
+    pub(crate) fn named(&self, rank: usize) -> String {
+        self.p2p.named(Some(rank))
     }
 
     /// Checks that as much has come as was expected.
@@ -235,8 +235,13 @@ impl<'a, P: P2p> Ctx<'a, P> {
         if len == expected {
             return Ok(());
         }
-        let (from, me) = (self.named(from), self.named(self.rank()));
-        Err(mismatch((from, len), (me, expected)))
+        Err(self.wrong_length(from, expected, len))
+    }
+
+    #[cold]
+    fn wrong_length(&self, from: usize, expected: usize, len: usize) -> Error {
+        let (from, me) = (self.named(from), self.p2p.named(None));
+        mismatch((from, len as u64), (me, expected as u64))
     }
 
     #[inline]
@@ -286,11 +291,15 @@ impl<'a, P: P2p> Ctx<'a, P> {
     }
 }
 
+/// The error for a message that has not the length that its receiver expects.
 #[cold]
-fn mismatch((from, len): (usize, usize), (me, expected): (usize, usize)) -> Error {
+pub(in crate::coll) fn mismatch(
+    (from, len): (String, u64),
+    (me, expected): (String, u64),
+) -> Error {
     let sent = counted(len, "byte");
     let text = format!(
-        "collective: rank {from} sent {sent} where rank {me} expected {expected}; \
+        "collective: {from} sent {sent} where {me} expected {expected}; \
          the ranks' counts or datatypes differ"
     );
     Error::new(ErrorClass::Truncate, text)

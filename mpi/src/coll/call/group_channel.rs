@@ -7,11 +7,11 @@ use std::task::{Poll, ready};
 
 use crate::adi::{Caller, Completion, Envelope, Pattern, Rank, ReqId, SendAttempt};
 use crate::big_lock::{Completions, Until};
-use crate::coll::call::{Ctx, Initiated, OutOfLine, P2p, Pending, block_on};
+use crate::coll::call::{Ctx, Initiated, OutOfLine, P2p, Pending, block_on, mismatch};
 use crate::coll::hosts::Locality;
 use crate::comm::{Communicator, Traffic};
 use crate::decide::send_order::{MAX_BUFFERED, is_deferred, issue};
-use crate::error::{Error, ErrorClass, Result, counted};
+use crate::error::{Error, ErrorClass, Result};
 use crate::group::Group;
 use crate::runtime::Mpi;
 
@@ -53,14 +53,26 @@ impl<'a> Ctx<'a, GroupChannel<'a>> {
         Ctx::new(channel, tag, Some(hosts), mpi.resources(), &state.live)
     }
 
-    /// A call of the members of `group`, some of `comm`, in its context for them.
+    /// Partitioned messages with the peers of `comm`: on an intercommunicator with the other group.
+    pub(crate) fn of_peers(comm: &'a Communicator, tag: i32, state: &'a CallState<'a>) -> Self {
+        let mpi = state.mpi;
+        let hosts = comm.locality(mpi.locality());
+        let channel = GroupChannel {
+            group: comm.peers(),
+            traffic: Traffic::Partitioned,
+            ..GroupChannel::new(comm, hosts, state)
+        };
+        Ctx::new(channel, tag, None, mpi.resources(), &state.live)
+    }
+
+    /// A call of the members of `group`, some of `comm`, with this traffic and tag.
     ///
     /// # Errors
     /// `Group` when this process is not among them.
     pub fn of_some(
         comm: &'a Communicator,
         group: &'a Group,
-        tag: i32,
+        (traffic, tag): (Traffic, i32),
         state: &'a CallState<'a>,
     ) -> Result<Self> {
         let me = group
@@ -71,7 +83,7 @@ impl<'a> Ctx<'a, GroupChannel<'a>> {
         let channel = GroupChannel {
             group,
             me,
-            traffic: Traffic::Creation,
+            traffic,
             ..GroupChannel::new(comm, hosts, state)
         };
         Ok(Ctx::new(channel, tag, None, mpi.resources(), &state.live))
@@ -104,8 +116,11 @@ impl<'a> GroupChannel<'a> {
     /// receiver come in the order of the calls.
     #[inline(always)]
     fn rank_in_comm(self, member: usize) -> Result<usize> {
-        if self.traffic == Traffic::Collective {
-            return Ok(member);
+        match self.traffic {
+            Traffic::Collective | Traffic::PointToPoint | Traffic::Partitioned => {
+                return Ok(member);
+            }
+            Traffic::Creation | Traffic::Meeting => {}
         }
         let peer = self.comm.group().find(self.group.world_rank(member).0);
         peer.ok_or_else(|| Mpi::broken("a member is not in the communicator"))
@@ -126,19 +141,21 @@ impl<'a> GroupChannel<'a> {
     fn whole(self, done: &Completion) -> Result<usize> {
         match done.truncated {
             None => Ok(done.len as usize),
-            Some(sent) => Err(truncated(self.me, done.source, sent, done.len)),
+            Some(sent) => Err(self.truncated(done, sent)),
         }
+    }
+
+    #[cold]
+    fn truncated(self, done: &Completion, sent: u64) -> Error {
+        let source = of_the_job(self.comm.peers().world_rank(done.source as usize));
+        mismatch((source, sent), (self.named(None), done.len))
     }
 }
 
-#[cold]
-fn truncated(me: usize, source: i32, sent: u64, room: u64) -> Error {
-    let sent = counted(sent, "byte");
-    let text = format!(
-        "collective: rank {source} sent {sent} where rank {me} expected {room}; \
-         the ranks' counts or datatypes differ"
-    );
-    Error::new(ErrorClass::Truncate, text)
+/// A process by the one number that all programs know of it: ranks of parts and of both groups of
+/// an intercommunicator are the library's own.
+fn of_the_job(process: Rank) -> String {
+    format!("rank {process} of the job")
 }
 
 impl P2p for GroupChannel<'_> {
@@ -157,6 +174,14 @@ impl P2p for GroupChannel<'_> {
     #[inline(always)]
     fn size(self) -> usize {
         self.group.size()
+    }
+
+    #[cold]
+    fn named(self, rank: Option<usize>) -> String {
+        of_the_job(match rank {
+            Some(rank) => self.group.world_rank(rank),
+            None => self.comm.group().world_rank(self.comm.rank()),
+        })
     }
 
     #[inline(always)]

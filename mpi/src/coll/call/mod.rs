@@ -13,6 +13,6 @@ pub use initiated::Initiated;
 pub use ordered_messages::{OutOfLine, P2p, Pending};
 pub use run::{Boxed, block_on, poll_once};
 
-pub(in crate::coll) use ctx::{RegionReceive, RegionTable, Temp};
+pub(in crate::coll) use ctx::{RegionReceive, RegionTable, Temp, mismatch};
 pub(in crate::coll) use initiated::{begin, initiated_or};
 pub(in crate::coll) use windows::{Receives, Sends, WINDOW};

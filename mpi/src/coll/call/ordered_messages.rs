@@ -44,9 +44,10 @@ pub trait P2p: Copy {
     /// The number of ranks in the communicator.
     fn size(self) -> usize;
 
-    /// The caller's number of this rank, if only a part of its ranks exchanges.
-    fn named(self, rank: usize) -> usize {
-        rank
+    /// A word for a rank, or for this process, that the caller knows, also if only a part of its
+    /// ranks exchanges.
+    fn named(self, rank: Option<usize>) -> String {
+        format!("rank {}", rank.unwrap_or(self.rank()))
     }
 
     /// Starts a standard send of `len` bytes; [`Pending::DONE`] when it is complete at once.
@@ -121,7 +122,7 @@ impl<P: P2p> P2p for OutOfLine<P> {
         self.0.size()
     }
 
-    fn named(self, rank: usize) -> usize {
+    fn named(self, rank: Option<usize>) -> String {
         self.0.named(rank)
     }
 

@@ -68,8 +68,9 @@ impl<P: P2p> P2p for GroupPart<'_, P> {
         self.members.size()
     }
 
-    fn named(self, rank: usize) -> usize {
-        self.whole.named(self.members.rank(rank))
+    fn named(self, rank: Option<usize>) -> String {
+        let rank = rank.map(|rank| self.members.rank(rank));
+        self.whole.p2p().named(rank)
     }
 
     fn max_short(self) -> usize {

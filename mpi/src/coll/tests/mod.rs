@@ -3,10 +3,12 @@
 mod aggregate;
 mod localities;
 mod moves;
+mod neighbors;
 mod random;
 mod reductions;
 mod simple_arguments;
 mod trouble;
+mod two_groups;
 mod typed;
 
 use super::testnet::{Buffers, Fut, Layout, Rng, Run, TestCtx, mem};

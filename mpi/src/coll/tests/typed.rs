@@ -16,7 +16,7 @@ use crate::runtime::Mpi;
 use std::rc::Rc;
 
 /// Two 64-bit integers at 8 and 24, bounds from -8 to 32.
-fn gappy() -> Rc<Datatype> {
+pub(super) fn gappy() -> Rc<Datatype> {
     let long = Datatype::named(Named::Int64);
     let two = Datatype::structure(Form::Int, &[1, 1], &[8, 24], &[long.clone(), long]).unwrap();
     let gappy = Datatype::resized(Form::Int, &two, -8, 40).unwrap();
@@ -24,14 +24,14 @@ fn gappy() -> Rc<Datatype> {
     gappy
 }
 
-fn types() -> Vec<Rc<Datatype>> {
+pub(super) fn types() -> Vec<Rc<Datatype>> {
     let long = Datatype::named(Named::Int64);
     let dense = Datatype::contiguous(Form::Int, 2, &long).unwrap();
     vec![dense, gappy(), Datatype::named(Named::DoubleInt)]
 }
 
 /// A program's buffer of `count` elements; gaps are filled with a pattern.
-struct Buffer {
+pub(super) struct Buffer {
     words: Vec<u64>,
     count: i64,
     datatype: Rc<Datatype>,
@@ -40,7 +40,7 @@ struct Buffer {
 const GAP: u64 = 0xEEEE_EEEE_EEEE_EEEE;
 
 impl Buffer {
-    fn blank(datatype: &Rc<Datatype>, count: usize) -> Self {
+    pub(super) fn blank(datatype: &Rc<Datatype>, count: usize) -> Self {
         let (low, len) = datatype.span(count as i64).unwrap();
         Self {
             words: vec![GAP; (low + len) as usize / 8 + 1],
@@ -49,7 +49,7 @@ impl Buffer {
         }
     }
 
-    fn filled(datatype: &Rc<Datatype>, packed: &[u8]) -> Self {
+    pub(super) fn filled(datatype: &Rc<Datatype>, packed: &[u8]) -> Self {
         let mut new = Self::blank(datatype, packed.len() / datatype.size() as usize);
         let base = new.words.as_mut_ptr().cast();
         // SAFETY: the buffer has room for the elements.
@@ -58,19 +58,19 @@ impl Buffer {
     }
 
     /// `count` elements from element `first` on.
-    fn part(&mut self, first: usize, count: usize) -> Typed {
+    pub(super) fn part(&mut self, first: usize, count: usize) -> Typed {
         let at = first as isize * self.datatype.extent() as isize;
         let addr = self.words.as_mut_ptr().cast::<u8>().wrapping_offset(at);
         // SAFETY: tests keep their buffers until their collectives are complete.
         unsafe { Typed::new(addr, count as i64, self.datatype.clone()) }
     }
 
-    fn all(&mut self) -> Typed {
+    pub(super) fn all(&mut self) -> Typed {
         self.part(0, self.count as usize)
     }
 
     /// The elements, packed; the gaps must be untouched.
-    fn packed(&self) -> Vec<u8> {
+    pub(super) fn packed(&self) -> Vec<u8> {
         let len = self.count * self.datatype.size();
         let mut packed = vec![0; len as usize];
         let base = self.words.as_ptr().cast();
@@ -85,7 +85,7 @@ impl Buffer {
     }
 }
 
-fn bytes(datatype: &Datatype, count: usize, seed: usize) -> Vec<u8> {
+pub(super) fn bytes(datatype: &Datatype, count: usize, seed: usize) -> Vec<u8> {
     let mut rng = Rng(seed as u64);
     (0..count * datatype.size() as usize)
         .map(|_| rng.next() as u8)
@@ -267,7 +267,7 @@ fn moves_of_uneven_blocks() {
 }
 
 /// x -> a x + b with a at 8 and b at 24 of the elements' true layout; not commutative.
-fn affine() -> Rc<Op> {
+pub(super) fn affine() -> Rc<Op> {
     let function = |input: *const u8, inout: *mut u8, count: i64, t: &Rc<Datatype>| {
         for i in 0..count {
             let at = (i * t.extent()) as isize;
@@ -287,7 +287,7 @@ fn affine() -> Rc<Op> {
     Op::user(Rc::new(function), false)
 }
 
-fn compose(lower: &[u8], upper: &[u8]) -> Vec<u8> {
+pub(super) fn compose(lower: &[u8], upper: &[u8]) -> Vec<u8> {
     let mut result = upper.to_vec();
     super::TestOp::Affine.vector(lower, &mut result);
     result

@@ -25,6 +25,24 @@ fn mem(staged: &Option<Staged<'_>>) -> Option<Mem> {
     staged.as_ref().map(Staged::mem)
 }
 
+/// Sends the elements to a rank of the channel.
+pub(crate) async fn send_to<P: P2p>(ctx: &Ctx<'_, P>, to: usize, data: &Typed) -> Result<()> {
+    let from = Staged::new(ctx, data.data(), Access::Read)?;
+    ctx.send(to, from.mem()).await
+}
+
+/// Receives the elements from a rank of the channel.
+pub(crate) async fn receive_from<P: P2p>(
+    ctx: &Ctx<'_, P>,
+    from: usize,
+    data: &Typed,
+) -> Result<()> {
+    let into = Staged::new(ctx, data.data(), Access::Both)?;
+    ctx.recv(from, into.mem()).await?;
+    into.finish();
+    Ok(())
+}
+
 /// `MPI_Bcast` (MPI-5.0 §6.4).
 ///
 /// # Errors

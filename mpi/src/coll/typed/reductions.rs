@@ -22,7 +22,7 @@ pub enum Shares {
 
 impl Shares {
     /// Offsets of all parts, one more than there are ranks.
-    fn offsets(counts: &[i64]) -> Result<Vec<usize>> {
+    pub(super) fn offsets(counts: &[i64]) -> Result<Vec<usize>> {
         let mut offsets = Vec::with_capacity(counts.len() + 1);
         let mut end = 0usize;
         offsets.push(0);

@@ -1,8 +1,8 @@
 //! The cost of a checkpoint of 4 × 256 MB: the pause of the ranks, the time from request to commit,
 //! and the pages copied after it.
 
-use super::figures::Figure;
-use super::job::{Setting, numbers};
+use crate::bench::figures::Figure;
+use crate::bench::job::{Setting, numbers};
 use anyhow::{Context, Result};
 
 const GIGABYTES: f64 = 0.25;

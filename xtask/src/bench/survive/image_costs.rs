@@ -2,9 +2,9 @@
 //! little has changed, and what files on a disk once a minute cost a job.
 
 use super::checkpoint::after;
-use super::figures::Figure;
-use super::job::{Ran, Setting};
 use super::overhead::steps;
+use crate::bench::figures::Figure;
+use crate::bench::job::{Ran, Setting};
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 

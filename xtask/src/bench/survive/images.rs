@@ -1,8 +1,8 @@
 //! Files of images: their rates beside plain writes and reads, and how fast ranks come back from
 //! them, also on another host.
 
-use super::figures::Figure;
-use super::job::{Setting, numbers};
+use crate::bench::figures::Figure;
+use crate::bench::job::{Setting, numbers};
 use anyhow::{Result, ensure};
 use std::path::Path;
 

@@ -1,9 +1,9 @@
 //! The same kills of the same work in each mode of recovery: what is done again, what time and
 //! energy that costs, and what it costs ranks that do not wait for the killed one.
 
-use super::figures::Figure;
-use super::job::Setting;
 use super::overhead::steps;
+use crate::bench::figures::Figure;
+use crate::bench::job::Setting;
 use crate::bench::row_plot::{Frame, SampleRow, spread, spreads};
 use anyhow::{Context, Result, ensure};
 

@@ -2,10 +2,10 @@
 //! where each rank is a recovery group, and where the host is one; and `--recovery receiver-log`
 //! where each rank is one. On loopback, on hosts with a link of 10 Gbit/s, and beside other MPIs.
 
-use super::figures::Figure;
-use super::job::Setting;
 use super::logging_beside;
 use super::side_by_side::{Compared, Measured, Way, compare, compare_linked};
+use crate::bench::figures::Figure;
+use crate::bench::job::Setting;
 use anyhow::Result;
 
 const NONE: Way = ("--recovery none", &["--recovery", "none"]);

@@ -2,10 +2,10 @@
 
 use anyhow::{Context, Result};
 
-use super::figures::Figure;
-use super::job::Setting;
 use super::side_by_side::Way;
 use crate::bench::contestants::{Field, Medium};
+use crate::bench::figures::Figure;
+use crate::bench::job::{Setting, printed};
 
 /// What is measured: what the benchmark program is asked for.
 struct Exchange {
@@ -55,18 +55,17 @@ pub(super) fn run(setting: &Setting, words: &[&str], ways: [Way; 3]) -> Result<V
         // The first run has a warmer or colder machine, so the order changes.
         for turn in 0..count {
             let at = (turn + round) % count;
-            let out = match ways.get(at) {
+            let ran = match ways.get(at) {
                 Some((_, options)) => {
                     let options = [&["--transport", "tcp"], *options].concat();
-                    setting.mpirun(&options, 2, &words)?.out
+                    setting.mpirun(&options, 2, &words)?
                 }
                 None => {
                     let other = &others[at - ways.len()];
-                    setting.ran(&mut other.command(program, 2, &arguments))?.out
+                    setting.ran(&mut other.command(program, 2, &arguments))?
                 }
             };
-            let cell = out.lines().find_map(|line| line.split('\t').nth(2));
-            values[at].push(cell.context("no figure printed")?.parse::<f64>()?);
+            values[at].push(printed(&ran)?);
         }
     }
     let names = ways.iter().map(|way| format!("Rejoin, {}", way.0));

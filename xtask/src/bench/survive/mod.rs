@@ -2,10 +2,8 @@
 //! modes side by side, the cost of message logging, and the same kills in each mode.
 
 mod checkpoint;
-mod figures;
 mod image_costs;
 mod images;
-mod job;
 mod kill_schedule;
 mod logging;
 mod logging_beside;
@@ -15,16 +13,10 @@ mod overhead;
 mod recovery;
 mod side_by_side;
 
-use super::options::Args;
-use anyhow::{Context, Result, bail};
-use figures::Figure;
-use job::Setting;
-
-/// A case.
-type Case = fn(&Setting) -> Result<Vec<Figure>>;
+use super::figures::{Case, Table};
 
 /// The cases in the order of the table.
-const CASES: [(&str, Case); 10] = [
+const CASES: [Case; 10] = [
     ("recovery", recovery::run),
     ("checkpoint", checkpoint::run),
     ("images", images::run),
@@ -37,28 +29,10 @@ const CASES: [(&str, Case); 10] = [
     ("kills", kill_schedule::run),
 ];
 
-/// Measures the named cases; `survive` names all. Earlier figures of other cases stay in the table.
-pub fn run(names: &[String], args: &Args) -> Result<()> {
-    for name in names {
-        if name != "survive" && !CASES.iter().any(|(known, _)| known == name) {
-            let known = CASES.map(|(name, _)| name).join(", ");
-            bail!("there is no case {name:?}; there are {known}, and survive for all of them");
-        }
-    }
-    let setting = Setting::prepare(args)?;
-    let out = &setting.out;
-    std::fs::create_dir_all(out)?;
-    for (name, case) in CASES {
-        if !names.iter().any(|n| n == name || n == "survive") {
-            continue;
-        }
-        println!("--- {name}");
-        let measured = case(&setting).with_context(|| format!("the case {name}"))?;
-        for figure in &measured {
-            println!("{}", figure.line());
-        }
-        figures::store(out, &CASES.map(|(name, _)| name), name, &measured)?;
-    }
-    println!("written to {}", out.join("recovery.md").display());
-    Ok(())
-}
+/// The table of these cases, `docs/bench/recovery.md`.
+pub const TABLE: Table = Table {
+    name: "survive",
+    file: "recovery",
+    title: "Survival: how fast, and at what price",
+    cases: &CASES,
+};

@@ -1,8 +1,8 @@
 //! Latency and bandwidth in the default mode beside `--recovery none`.
 
-use super::figures::Figure;
-use super::job::Setting;
 use super::side_by_side::{Compared, Measured, Way, compare};
+use crate::bench::figures::Figure;
+use crate::bench::job::Setting;
 use anyhow::Result;
 
 const WAYS: [Way; 2] = [

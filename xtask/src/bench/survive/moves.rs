@@ -1,8 +1,8 @@
 //! What a move of a rank to another host costs the rank, and those that stay.
 
-use super::figures::Figure;
-use super::job::{Setting, numbers};
 use super::overhead::steps;
+use crate::bench::figures::Figure;
+use crate::bench::job::{Setting, numbers};
 use crate::bench::row_plot::{Frame, SampleRow, spread, spreads};
 use anyhow::{Context, Result, ensure};
 use plotters::prelude::IntoLogRange;

@@ -1,7 +1,7 @@
 //! Processor seconds of the same work with checkpoints 30 s apart and without any, in turns.
 
-use super::figures::Figure;
-use super::job::{Ran, Setting};
+use crate::bench::figures::Figure;
+use crate::bench::job::{Ran, Setting};
 use anyhow::{Context, Result, ensure};
 
 const RANKS: u32 = 4;

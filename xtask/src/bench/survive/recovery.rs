@@ -1,7 +1,7 @@
 //! From `kill -9` of one of 4 ranks of 256 MB to a message that every rank has completed.
 
-use super::figures::Figure;
-use super::job::{Setting, numbers};
+use crate::bench::figures::Figure;
+use crate::bench::job::{Setting, numbers};
 use anyhow::Result;
 use std::process::Command;
 
@@ -68,12 +68,8 @@ fn example(setting: &Setting, words: &[&str]) -> Result<String> {
 fn undisturbed(setting: &Setting) -> Result<Vec<f64>> {
     let rounds = 0..setting.rounds;
     let one = |_| {
-        let ran = setting.mpirun(&[], 4, &["mpibench", "allreduce", "8", "4000"])?;
-        let cell = ran.out.lines().find_map(|line| line.split('\t').nth(2));
-        Ok(cell
-            .and_then(|cell| cell.parse::<f64>().ok())
-            .unwrap_or(f64::NAN)
-            / 1e3)
+        let micros = setting.printed(&[], 4, &["mpibench", "allreduce", "8", "4000"])?;
+        Ok(micros / 1e3)
     };
     rounds.map(one).collect()
 }

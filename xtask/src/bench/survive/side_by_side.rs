@@ -1,7 +1,7 @@
 //! The same work with two sets of options of mpirun, in turns.
 
-use super::figures::Figure;
-use super::job::{Ran, Setting};
+use crate::bench::figures::Figure;
+use crate::bench::job::{Ran, Setting, printed};
 use anyhow::{Context, Result, ensure};
 
 /// What of a run is compared.
@@ -134,6 +134,5 @@ fn value(ran: &Ran, measured: Measured) -> Result<f64> {
     if measured == Measured::Wall {
         return Ok(ran.wall);
     }
-    let cell = ran.out.lines().find_map(|line| line.split('\t').nth(2));
-    Ok(cell.context("no figure printed")?.parse()?)
+    printed(ran)
 }

@@ -1,17 +1,33 @@
-//! `generated/conversions.rs`: integers of Open MPI to those of the standard ABI, and back.
+//! `generated/conversions.rs`: integers of another MPI to those of the standard ABI, and back.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use anyhow::Result;
 
-use super::tables::{Tables, standard};
-use crate::codegen::model::Model;
+use super::flavour::Facade;
+use super::tables::standard;
+
+/// Families that functions written for all façades use.
+const SHARED: [&str; 10] = [
+    "error",
+    "rank",
+    "tag",
+    "thread",
+    "keyval",
+    "distribution",
+    "darg",
+    "order",
+    "flavor out",
+    "model out",
+];
 
 /// Renders the file.
-pub fn render(model: &Model, tables: &Tables) -> Result<String> {
+pub fn render(facade: &Facade) -> Result<String> {
+    let Facade { model, tables, .. } = facade;
+    let mpi = facade.flavour.mpi;
     let mut out = format!(
-        "//! Integers of Open MPI and of the standard ABI. {}: do not edit.\n\n#![allow(dead_code)]\n\n",
+        "//! Integers of {mpi} and of the standard ABI. {}: do not edit.\n\n#![allow(dead_code)]\n\n",
         crate::codegen::MARK
     );
     let families: BTreeSet<&str> = tables.values.iter().map(|v| v.family.as_str()).collect();
@@ -24,7 +40,7 @@ pub fn render(model: &Model, tables: &Tables) -> Result<String> {
             Some((name, "bits")) => bits(&mut out, name, &rows)?,
             // One way only: rows of the family itself say the way back.
             Some(_) => {}
-            None if family == "same" || family == "text" => limits(&mut out, &rows)?,
+            None if family == "same" || family == "text" => limits(&mut out, mpi, &rows)?,
             None => {
                 let one_way = format!("{family} out");
                 let one_way = tables.values.iter().filter(|v| v.family == one_way);
@@ -35,16 +51,34 @@ pub fn render(model: &Model, tables: &Tables) -> Result<String> {
             }
         }
     }
+    writeln!(
+        out,
+        "impl rejoin_facade::Integers for crate::{} {{",
+        facade.flavour.own
+    )?;
+    for family in SHARED {
+        let (family, ways) = match family.split_once(' ') {
+            Some((family, _)) => (family, &["out"][..]),
+            None => (family, &["in", "out"][..]),
+        };
+        for way in ways {
+            writeln!(
+                out,
+                "#[inline]\nfn {family}_{way}(value: i32) -> i32 {{\n{family}_{way}(value)\n}}"
+            )?;
+        }
+    }
+    out.push_str("}\n");
     Ok(out)
 }
 
 type Row<'a> = (i64, i64, &'a str);
 
-fn limits(out: &mut String, rows: &[Row]) -> Result<()> {
+fn limits(out: &mut String, mpi: &str, rows: &[Row]) -> Result<()> {
     for (theirs, ours, name) in rows.iter().filter(|(theirs, ours, _)| theirs != ours) {
         writeln!(
             out,
-            "/// Bytes of a text, in Open MPI and in the standard ABI.\n\
+            "/// Bytes of a text, in {mpi} and in the standard ABI.\n\
              pub const {name}: (usize, usize) = ({theirs}, {ours});\n"
         )?;
     }
@@ -82,6 +116,20 @@ fn values(out: &mut String, family: &str, rows: &[Row], one_way: &[Row]) -> Resu
         )?;
         for (from, to, name) in pairs {
             writeln!(out, "// {name}\n{from} => {to},")?;
+        }
+        // The program's own error classes follow the last one of each side.
+        let last = rows.iter().find(|r| r.2 == "MPI_ERR_LASTCODE");
+        if let Some((theirs, ours, _)) = last.filter(|(theirs, ours, _)| theirs > ours) {
+            let (from, how) = if way == "in" {
+                (theirs, "sub")
+            } else {
+                (ours, "add")
+            };
+            let distance = theirs - ours;
+            writeln!(
+                out,
+                "own if own > {from} => own.wrapping_{how}({distance}),"
+            )?;
         }
         out.push_str("other => other,\n}\n}\n\n");
     }

@@ -1,14 +1,14 @@
-//! `generated/forwards.rs`: Open MPI's functions, each of which translates its arguments, calls the
-//! library, and translates the results. The kinds of the parameters say how.
+//! `generated/forwards.rs`: the other MPI's functions, each of which translates its arguments,
+//! calls the library, and translates the results. The kinds of the parameters say how.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::tables::{Exported, Tables};
+use super::flavour::Facade;
+use super::tables::Exported;
 use crate::codegen::constants::HANDLES;
 use crate::codegen::ctype::{CType, rust_base};
 use crate::codegen::entry::safe;
-use crate::codegen::function_table::{find, rust_type};
+use crate::codegen::function_table::{self, find, rust_type};
 use crate::codegen::model::{Function, Model, Param};
 
 /// Kinds of integers, and the family of constants that they are from.
@@ -48,31 +48,70 @@ const OF_TOOLS: [&str; 6] = [
 ];
 
 /// Renders the file.
-pub fn render(model: &Model, tables: &Tables, by_hand: &BTreeSet<String>) -> String {
-    let mut out = format!(
-        "//! Functions of Open MPI by rule. {}: do not edit.\n\n\
-         use std::ffi::{{c_char, c_double, c_int, c_void}};\n\n\
-         use super::conversions::*;\nuse crate::bound_library::functions;\nuse crate::export_macros::{{export, missing, result_code}};\n\
-         use crate::handle_places::*;\n\
-         use crate::long_text::*;\nuse crate::program_types::*;\nuse crate::status_copies::*;\n\n",
-        crate::codegen::MARK
+pub fn render(facade: &Facade) -> String {
+    let mut out = facade.head("Functions");
+    out.push_str(
+        "use super::conversions::*;\n\
+         use rejoin_facade::bound_library::functions;\nuse rejoin_facade::export_macros::result_code;\n\
+         use rejoin_facade::handle_places::*;\nuse rejoin_facade::later_handles::{begun, later, settle};\n\
+         use rejoin_facade::long_text::*;\nuse rejoin_facade::status_copies::*;\n\
+         use rejoin_facade::{export, missing};\n\n",
     );
-    for exported in &tables.functions {
-        if by_hand.contains(&exported.name) {
+    let mut absent = Vec::new();
+    for exported in &facade.tables.functions {
+        if facade.by_hand.contains(&exported.name) {
             continue;
         }
-        let function = find(model, &exported.standard);
-        let text = function.and_then(|f| forward(exported, f));
-        out.push_str(&text.unwrap_or_else(|| stub(exported, model)));
+        let function = find(facade.model, &exported.standard);
+        let text = of_program(&exported.name).or_else(|| forward(facade, exported, function?));
+        out.push_str(&text.unwrap_or_else(|| {
+            absent.push(exported.name.as_str());
+            stub(exported, facade.model)
+        }));
     }
-    out
+    out + &function_table::missing(absent.into_iter())
+}
+
+/// A function that is about the program's own types alone.
+fn of_program(name: &str) -> Option<String> {
+    let (what, way) = name.strip_prefix("MPI_")?.rsplit_once('_')?;
+    let (declared, body) = match (what, way) {
+        ("Status", "c2f" | "f2c" | "c2f08" | "f082c" | "f2f08" | "f082f") => (
+            "(from: *const c_int, to: *mut c_int) -> c_int".to_owned(),
+            "copy_status::<Status>(from, to)".to_owned(),
+        ),
+        (kind, "c2f" | "toint") => (
+            format!("(handle: {}) -> c_int", handle_type(kind)?),
+            "handle.fortran()".to_owned(),
+        ),
+        (kind, "f2c" | "fromint") => {
+            let kind = handle_type(kind)?;
+            (
+                format!("(number: c_int) -> {kind}"),
+                format!("{kind}::of_fortran(number)"),
+            )
+        }
+        _ => return None,
+    };
+    Some(format!(
+        "export! {{ {name} P{name} {declared} {{ {body} }} }}\n\n"
+    ))
+}
+
+/// The type of handles that a function is named after.
+fn handle_type(kind: &str) -> Option<&str> {
+    let kind = if kind == "Type" { "Datatype" } else { kind };
+    HANDLES
+        .contains(&format!("MPI_{kind}").as_str())
+        .then_some(kind)
 }
 
 /// A function that is not there yet, or never.
 fn stub(exported: &Exported, model: &Model) -> String {
-    let is_tool = find(model, &exported.name).is_some_and(Function::is_tool);
+    let is_tool = find(model, &exported.name).is_some_and(Function::is_tool)
+        || exported.name.starts_with("MPI_T_");
     let how = if is_tool { "tool " } else { "" };
-    format!("missing! {{ {how}{0} P{0} }}\n\n", exported.name)
+    format!("missing! {{ {how}Own {0} P{0} }}\n\n", exported.name)
 }
 
 /// The parts of one function's body.
@@ -87,13 +126,21 @@ struct Body {
 }
 
 /// The function; `None` if there is no rule for one of its parameters.
-fn forward(exported: &Exported, f: &Function) -> Option<String> {
+fn forward(facade: &Facade, exported: &Exported, f: &Function) -> Option<String> {
+    let shared = facade.shared(&f.rust_name());
     let mut body = Body::default();
     let mut declared = Vec::new();
     for p in &f.params {
-        let t = p.ctype.as_ref()?;
+        let Some(t) = p.ctype.as_ref() else {
+            // What follows is the tool's own.
+            shared.as_ref()?;
+            continue;
+        };
         declared.push(format!("{}: {}", safe(&p.name), rust_type(t, false)));
-        body.add(exported, f, p, t)?;
+        match &shared {
+            Some(_) => body.arguments.push(safe(&p.name)),
+            None => body.add(exported, f, p, t)?,
+        }
     }
     let name = &exported.name;
     let mut out = format!(
@@ -104,26 +151,27 @@ fn forward(exported: &Exported, f: &Function) -> Option<String> {
             other => rust_base(other),
         }
     );
+    let of_library = || format!("(functions().{})", f.rust_name());
     let call = format!(
-        "(functions().{})({})",
-        f.rust_name(),
+        "{}({})",
+        shared.clone().unwrap_or_else(of_library),
         body.arguments.join(", ")
     );
-    if f.returns != "int" {
+    if f.returns != "int" || shared.is_some() {
         let _ = writeln!(out, "{{\n    {call}\n}} }}\n");
         return Some(out);
     }
     out.push_str("{\n");
     out.push_str(&body.before);
     if body.success.is_empty() && body.after.is_empty() {
-        let _ = writeln!(out, "    result_code({call})\n}} }}\n");
+        let _ = writeln!(out, "    result_code::<Own>({call})\n}} }}\n");
         return Some(out);
     }
     let _ = writeln!(out, "    let code = {call};");
     if !body.success.is_empty() {
         let _ = writeln!(out, "    if code == 0 {{\n{}    }}", body.success);
     }
-    let _ = writeln!(out, "{}    result_code(code)\n}} }}\n", body.after);
+    let _ = writeln!(out, "{}    result_code::<Own>(code)\n}} }}\n", body.after);
     Some(out)
 }
 
@@ -144,7 +192,17 @@ impl Body {
             return self.status(f, p, t, name);
         }
         if p.kind == "WEIGHT" {
-            self.arguments.push(format!("weights_in({name})"));
+            self.arguments.push(format!("weights_in::<Own, _>({name})"));
+            return Some(());
+        }
+        if p.kind == "BUFFER" || p.name == "buffer" && t.pointers == 1 {
+            let attached = if f.name.contains("ttach") && p.name == "buffer" {
+                "attached_"
+            } else {
+                ""
+            };
+            self.arguments
+                .push(format!("{attached}buffer_in::<Own>({name})"));
             return Some(());
         }
         if p.kind == "STRING"
@@ -160,16 +218,7 @@ impl Body {
             self.on_success(format!("text.give({limit}.0, {length});"));
             return Some(());
         }
-        let family = FAMILIES.iter().find(|family| family.0 == p.kind);
-        // Offsets are numbers elsewhere.
-        let family = family.filter(|_| p.kind != "OFFSET" || f.name == "MPI_File_set_view");
-        // The table has no kind for this one.
-        let family = if f.name == "MPI_Precv_init" && p.name == "dest" {
-            Some("rank")
-        } else {
-            family.map(|f| f.1)
-        };
-        match family {
+        match family(f, p) {
             Some(family) if t.is_scalar() => {
                 self.arguments.push(format!("{family}_in({name})"));
             }
@@ -192,32 +241,49 @@ impl Body {
     fn handle(&mut self, f: &Function, p: &Param, t: &CType, name: String) -> Option<()> {
         if t.is_scalar() {
             self.arguments.push(format!("{name}.abi()"));
+            // It may have completed, and stays.
+            if f.name.starts_with("MPI_Request_get_status") {
+                self.always("settle();".to_owned());
+            }
         } else if t.array {
             let count = f.params.iter().find(|c| {
                 c.ctype
                     .as_ref()
-                    .is_some_and(|t| t.is_scalar() && t.base == "int")
+                    .is_some_and(|t| t.is_scalar() && t.is_count())
                     && ["count", "incount"].contains(&c.name.as_str())
             })?;
-            if p.direction == "inout" {
-                self.line(format!("handles_in({}, {name});", count.name));
-                self.arguments.push(format!("{name}.cast()"));
-                self.always(format!("handles_out({}, {name});", count.name));
-            } else {
-                self.line(format!(
-                    "let abi_{name} = CopiedHandles::new({}, {name});",
-                    count.name
-                ));
-                let pointer = if t.is_const { "as_ptr" } else { "as_mut_ptr" };
-                self.arguments.push(format!("abi_{name}.{pointer}()"));
+            let (kind, pointer) = match (p.direction.as_str(), t.is_const) {
+                ("inout", _) => ("LentArray", "place"),
+                (_, true) => ("CopiedHandles", "as_ptr"),
+                (_, false) => ("CopiedHandles", "as_mut_ptr"),
+            };
+            let mutable = if kind == "LentArray" { "mut " } else { "" };
+            let count = match count.ctype.as_ref().is_some_and(|t| t.base == "int") {
+                true => count.name.clone(),
+                false => format!("{} as c_int", count.name),
+            };
+            self.line(format!(
+                "let {mutable}abi_{name} = {kind}::new({count}, {name});"
+            ));
+            self.arguments.push(format!("abi_{name}.{pointer}()"));
+            if kind == "LentArray" {
+                self.always(format!("abi_{name}.give();"));
             }
-        } else if p.direction == "out" {
-            // It is the program's own place, since nonblocking calls write it later; and some
-            // that fail write a null handle.
-            self.arguments.push(format!("{name}.cast()"));
-            self.always(format!("handle_out({name});"));
+            if f.name.starts_with("MPI_Request_get_status") {
+                self.always("settle();".to_owned());
+            }
+        } else if f.name.contains("_idup") && t.base == "MPI_Comm" {
+            self.line(format!("let abi_{name} = later({name});"));
+            self.arguments.push(format!("abi_{name}"));
+            self.always(format!("begun({name}, abi_{name}, code);"));
         } else {
-            self.line(format!("let mut abi_{name} = Lent::new({name});"));
+            // Some calls that fail write a null handle.
+            let kind = if p.direction == "out" {
+                "OutHandle"
+            } else {
+                "Lent"
+            };
+            self.line(format!("let mut abi_{name} = {kind}::new({name});"));
             self.arguments.push(format!("abi_{name}.place()"));
             self.always(format!("abi_{name}.give();"));
         }
@@ -233,17 +299,19 @@ impl Body {
                 .find(|p| counts.contains(&p.name.as_str()))?;
             self.line("let mut room = status_room();".to_owned());
             self.line(format!(
-                "let mut abi_{name} = ManyStatuses::new({}, {name}, &mut room);",
+                "let mut abi_{name} = ManyStatuses::<Own>::new({}, {name}, &mut room);",
                 count.name
             ));
         } else if t.is_const {
-            self.line(format!("let abi_{name} = OneStatus::of({name});"));
+            self.line(format!("let abi_{name} = OneStatus::<Own>::of({name});"));
             self.arguments.push(format!("abi_{name}.read()"));
             return Some(());
-        } else if p.direction == "inout" {
-            self.line(format!("let mut abi_{name} = OneStatus::of({name});"));
         } else {
-            self.line(format!("let mut abi_{name} = OneStatus::unset({name});"));
+            let is_read = p.direction == "inout" || f.name.starts_with("MPI_Status_");
+            let how = if is_read { "of" } else { "unset" };
+            self.line(format!(
+                "let mut abi_{name} = OneStatus::<Own>::{how}({name});"
+            ));
         }
         self.arguments.push(format!("abi_{name}.place()"));
         self.always(format!("abi_{name}.give();"));
@@ -261,4 +329,23 @@ impl Body {
     fn on_success(&mut self, text: String) {
         let _ = writeln!(self.success, "        {text}");
     }
+}
+
+/// The family of constants that an integer is from.
+fn family(f: &Function, p: &Param) -> Option<&'static str> {
+    // The tables have no kinds for these.
+    match (f.name.as_str(), p.name.as_str()) {
+        ("MPI_Precv_init", "dest") => return Some("rank"),
+        ("MPI_Status_get_source" | "MPI_Status_set_source", "source") => return Some("rank"),
+        ("MPI_Status_get_tag" | "MPI_Status_set_tag", "tag") => return Some("tag"),
+        ("MPI_Status_get_error" | "MPI_Status_set_error", "error") => return Some("error"),
+        ("MPI_Remove_error_class" | "MPI_Remove_error_code" | "MPI_Remove_error_string", _) => {
+            return Some("error");
+        }
+        _ => {}
+    }
+    let family = FAMILIES.iter().find(|family| family.0 == p.kind);
+    // Offsets are numbers elsewhere.
+    let family = family.filter(|_| p.kind != "OFFSET" || f.name == "MPI_File_set_view");
+    family.map(|family| family.1)
 }

@@ -1,4 +1,5 @@
-//! `generated/predefined.rs`: the predefined objects, which programs name as data.
+//! `generated/predefined.rs` of a façade whose handles are addresses: the predefined objects, which
+//! programs name as data.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,6 +18,7 @@ pub fn render(model: &Model, tables: &Tables) -> Result<String> {
     let mut out = format!(
         "//! Predefined objects under Open MPI's names. {}: do not edit.\n\n\
          #![allow(non_upper_case_globals, missing_docs)]\n\n\
+         use std::ffi::c_int;\n\n\
          use crate::predefined_objects::{{ObjectAddress, Object, object}};\n\n",
         crate::codegen::MARK
     );
@@ -78,7 +80,44 @@ pub fn render(model: &Model, tables: &Tables) -> Result<String> {
             of_kind.into_values(),
         )?;
     }
+    module_constants(&mut out, tables)?;
     Ok(out)
+}
+
+/// Constants of the module `mpi_f08` that have no counterpart in the standard, or are further names
+/// of others, with their integers in Fortran.
+const MORE_OF_2008: [(&str, usize); 8] = [
+    ("mpi_2complex", 26),
+    ("mpi_2double_complex", 27),
+    ("mpi_c_complex", 69),
+    ("mpi_c_float_complex", 69),
+    ("mpi_cxx_complex", 55),
+    ("mpi_lb", 4),
+    ("mpi_long_long_int", 43),
+    ("mpi_ub", 3),
+];
+
+/// The handles that Open MPI's module `mpi_f08` exports as variables: each holds the object's
+/// integer in Fortran.
+fn module_constants(out: &mut String, tables: &Tables) -> Result<()> {
+    let named = tables.objects.iter();
+    let named = named.filter_map(|o| Some((o.name.as_ref()?.to_lowercase(), o.fortran?)));
+    let more = MORE_OF_2008.map(|(name, number)| (name.to_owned(), number));
+    let all: BTreeMap<_, _> = named.chain(more).collect();
+    for (name, number) in all {
+        // The names of the module's variables, and those of what they are bound to.
+        let bound = name.strip_suffix("_t").unwrap_or(&name);
+        for symbol in [
+            format!("__mpi_f08_types_MOD_{name}"),
+            format!("ompi_f08_{bound}"),
+        ] {
+            writeln!(
+                out,
+                "#[unsafe(no_mangle)]\npub static {symbol}: c_int = {number};\n"
+            )?;
+        }
+    }
+    Ok(())
 }
 
 fn list<'a>(

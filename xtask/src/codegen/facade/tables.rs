@@ -1,4 +1,4 @@
-//! The tables of `facade/openmpi/abi` in memory.
+//! The tables of `facade/*/abi` in memory.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ pub struct Value {
     pub value: i64,
 }
 
-/// One predefined object.
+/// One predefined object that programs know by its address.
 pub struct Predefined {
     pub symbol: String,
     pub bytes: usize,
@@ -23,7 +23,13 @@ pub struct Predefined {
     pub name: Option<String>,
 }
 
-/// One function of Open MPI.
+/// One predefined handle that is a number.
+pub struct Number {
+    pub name: String,
+    pub value: u32,
+}
+
+/// One function of the other MPI.
 pub struct Exported {
     pub name: String,
     /// Its name in the standard.
@@ -32,10 +38,13 @@ pub struct Exported {
     pub limit: Option<String>,
 }
 
-/// The tables of Open MPI.
+/// The tables of another MPI.
 pub struct Tables {
     pub values: Vec<Value>,
+    /// Predefined objects (`objects.tsv`), if its handles are addresses.
     pub objects: Vec<Predefined>,
+    /// Predefined handles (`handles.tsv`), if they are numbers.
+    pub numbers: Vec<Number>,
     pub functions: Vec<Exported>,
 }
 
@@ -55,17 +64,29 @@ impl Tables {
             values.push(Value {
                 family: row[0].clone(),
                 name: row[1].clone(),
-                value: row[2].parse()?,
+                value: integer(&row[2]).with_context(|| format!("constants.tsv: {row:?}"))?,
             });
         }
         let mut objects = Vec::new();
-        for row in read("objects.tsv")? {
+        let optional = |name: &str| match folder.join(name).exists() {
+            true => read(name),
+            false => Ok(Vec::new()),
+        };
+        for row in optional("objects.tsv")? {
             ensure!(row.len() == 4, "objects.tsv: row {row:?}");
             objects.push(Predefined {
                 symbol: row[0].clone(),
                 bytes: row[1].parse()?,
                 fortran: given(row.get(2)).map(|n| n.parse()).transpose()?,
                 name: given(row.get(3)),
+            });
+        }
+        let mut numbers = Vec::new();
+        for row in optional("handles.tsv")? {
+            ensure!(row.len() == 2, "handles.tsv: row {row:?}");
+            numbers.push(Number {
+                name: row[0].clone(),
+                value: u32::try_from(integer(&row[1])?)?,
             });
         }
         let functions = read("functions.tsv")?;
@@ -77,6 +98,7 @@ impl Tables {
         Ok(Self {
             values,
             objects,
+            numbers,
             functions: functions.collect(),
         })
     }
@@ -86,9 +108,14 @@ impl Tables {
 pub fn standard(model: &Model, name: &str) -> Result<i64> {
     let find = || model.constants.iter().find(|c| c.name == name);
     let text = &find().with_context(|| format!("no constant {name}"))?.value;
+    integer(text).with_context(|| format!("{name} is {text}"))
+}
+
+/// An integer as tables have it: decimal, or hexadecimal with `0x`.
+fn integer(text: &str) -> Result<i64> {
     let value = match text.strip_prefix("0x") {
         Some(digits) => i64::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    value.with_context(|| format!("{name} is {text}"))
+    value.with_context(|| format!("{text} is no integer"))
 }

@@ -1,0 +1,23 @@
+//! What programs of other languages and libraries, and parts of MPI beyond messages, cost: calls
+//! through façades and from Fortran, nonblocking collectives, files.
+
+mod bindings;
+mod nonblocking;
+mod writes;
+
+use super::figures::{Case, Table};
+
+/// The cases in the order of the table.
+const CASES: [Case; 3] = [
+    ("bindings", bindings::run),
+    ("nonblocking", nonblocking::run),
+    ("writes", writes::run),
+];
+
+/// The table of these cases, `docs/bench/programs.md`.
+pub const TABLE: Table = Table {
+    name: "programs",
+    file: "programs",
+    title: "Any program: what it costs",
+    cases: &CASES,
+};
