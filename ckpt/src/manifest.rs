@@ -164,11 +164,12 @@ impl Manifest {
         self.objects.release(instead);
         self.shared.reserve(instead);
         self.files.reserve(instead);
-        remembered.tracker_pipes = self.children.break_pipes();
+        self.children.discard_writes();
+        remembered.tracker_pipes.clear();
     }
 
     /// Whether this is a pipe to a resource tracker, which a process made from a file does without.
-    pub fn can_break(&self, fd: RawFd) -> bool {
+    pub fn leads_to_tracker(&self, fd: RawFd) -> bool {
         self.children.has_pipe(fd)
     }
 

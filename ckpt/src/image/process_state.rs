@@ -193,7 +193,7 @@ fn devices(all: &[Descriptor], program: &SavedProcess<'_>) -> Result<Vec<OpenDev
             libc::S_IFCHR if matches!(libc::major(one.special), 1 | 4 | 5 | 136..=143) => {
                 devices.push(OpenDevice::read(one.fd).ok_or(SaveError::Descriptor(one.fd))?);
             }
-            _ if program.manifest.can_break(one.fd) => {}
+            _ if program.manifest.leads_to_tracker(one.fd) => {}
             // A restored process gets its standard input from the manager.
             _ if one.fd == 0 => {}
             _ => return Err(SaveError::Descriptor(one.fd)),

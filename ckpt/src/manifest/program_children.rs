@@ -63,20 +63,18 @@ impl ProgramChildren {
         self.pipes.iter().any(|(pipe, _)| *pipe == fd)
     }
 
-    /// In a process made from a file: the trackers are gone, and nobody reads these pipes. Returns
-    /// which pipes they are now.
-    pub fn break_pipes(&self) -> Vec<(u64, u64)> {
+    /// In a process made from a file: the trackers are gone, and what it writes to them goes
+    /// nowhere. A pipe without a reader would end a program that was about to write: Python looks
+    /// whether its tracker is there only before that.
+    pub fn discard_writes(&self) {
         for &(fd, is_cloexec) in &self.pipes {
-            let mut ends = [0; 2];
-            // SAFETY: the pointer is to two numbers.
-            if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } == 0 {
-                let _ = sys::duplicate(ends[1], fd, is_cloexec);
-                let own = ends.into_iter().filter(|end| *end != fd);
-                own.for_each(sys::close);
+            if let Ok(nowhere) = sys::open(c"/dev/null", libc::O_WRONLY) {
+                let _ = sys::duplicate(nowhere, fd, is_cloexec);
+                if nowhere != fd {
+                    sys::close(nowhere);
+                }
             }
         }
-        let now = self.pipes.iter().flat_map(|(fd, _)| sys::status(*fd));
-        now.map(|status| (status.st_dev, status.st_ino)).collect()
     }
 
     /// In a runner, with its signals blocked: makes children that end at once in the same way, if
