@@ -1,7 +1,7 @@
 //! Collective calls as values: run to their end, in the background, or repeatedly.
 
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
 
 use super::neighborhood::Neighborhood;
@@ -96,15 +96,7 @@ macro_rules! collectives {
             fn task(self: Rc<Self>, mpi: Rc<Mpi>, comm: Rc<Communicator>, tag: i32) -> Task {
                 Box::pin(async move {
                     let state = CallState::new(&mpi);
-                    let result = match self.begin(Ctx::of_all(&comm, tag, &state)) {
-                        Initiated::Done => Ok(()),
-                        Initiated::Failed(error) => Err(error),
-                        Initiated::Rest(rest) => {
-                            // As in a blocking call, whose code this is too.
-                            let rest: Pin<&mut dyn Future<Output = Result<()>>> = pin!(rest);
-                            rest.await
-                        }
-                    };
+                    let result = self.begin(Ctx::of_all(&comm, tag, &state)).finish().await;
                     Completed {
                         status: Status::EMPTY,
                         error: result.err().map(|e| state.fail(e)),

@@ -1,6 +1,10 @@
 //! Collectives that are initiated: they need no future where nothing is to be waited for.
 
 use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use pin_project_lite::pin_project;
 
 use crate::error::{Error, Result};
 
@@ -49,34 +53,92 @@ where
     F: Future<Output = Result<()>>,
     G: Future<Output = Result<()>>,
 {
-    let initiated = match initiated {
-        Some(Initiated::Done) => return Initiated::Done,
-        Some(Initiated::Failed(error)) => return Initiated::Failed(error),
-        Some(Initiated::Rest(rest)) => Some(rest),
-        None => None,
-    };
-    Initiated::Rest(either(initiated, rest))
+    match initiated {
+        Some(Initiated::Done) => Initiated::Done,
+        Some(Initiated::Failed(error)) => Initiated::Failed(error),
+        Some(Initiated::Rest(initiated)) => Initiated::Rest(Either::Initiated { initiated }),
+        None => Initiated::Rest(Either::All { all: rest() }),
+    }
 }
 
-/// Apart from [`initiated_or`], so that its code is there once and not wherever that is inlined.
-async fn either<F, G>(initiated: Option<F>, rest: impl FnOnce() -> G) -> Result<()>
+// The futures of this file are no `async fn`: one that awaits an argument has room for it twice, so
+// that each layer would double the size of a collective.
+pin_project! {
+    /// What is left of an initiated operation, or all of another one.
+    #[project = EitherPinned]
+    enum Either<F, G> {
+        Initiated { #[pin] initiated: F },
+        All { #[pin] all: G },
+    }
+}
+
+impl<F, G> Future for Either<F, G>
 where
     F: Future<Output = Result<()>>,
     G: Future<Output = Result<()>>,
 {
-    match initiated {
-        Some(initiated) => initiated.await,
-        None => rest().await,
+    type Output = Result<()>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        match self.project() {
+            EitherPinned::Initiated { initiated } => initiated.poll(context),
+            EitherPinned::All { all } => all.poll(context),
+        }
+    }
+}
+
+pin_project! {
+    /// A future with something to do at its end, if all went well.
+    struct Then<F, E> {
+        #[pin]
+        rest: F,
+        end: Option<E>,
+    }
+}
+
+impl<F: Future<Output = Result<()>>, E: FnOnce()> Future for Then<F, E> {
+    type Output = Result<()>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let this = self.project();
+        ready!(this.rest.poll(context))?;
+        if let Some(end) = this.end.take() {
+            end();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+pin_project! {
+    /// A collective that waits for its end.
+    #[project = FinishPinned]
+    enum Finish<F> {
+        Ended { result: Option<Result<()>> },
+        Rest { #[pin] rest: F },
+    }
+}
+
+impl<F: Future<Output = Result<()>>> Future for Finish<F> {
+    type Output = Result<()>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        match self.project() {
+            FinishPinned::Ended { result } => Poll::Ready(result.take().unwrap_or(Ok(()))),
+            FinishPinned::Rest { rest } => rest.poll(context),
+        }
     }
 }
 
 impl<F: Future<Output = Result<()>>> Initiated<F> {
     /// Waits for the end.
-    pub async fn finish(self) -> Result<()> {
+    pub fn finish(self) -> impl Future<Output = Result<()>> {
+        let ended = |result| Finish::Ended {
+            result: Some(result),
+        };
         match self {
-            Initiated::Done => Ok(()),
-            Initiated::Failed(error) => Err(error),
-            Initiated::Rest(rest) => rest.await,
+            Initiated::Done => ended(Ok(())),
+            Initiated::Failed(error) => ended(Err(error)),
+            Initiated::Rest(rest) => Finish::Rest { rest },
         }
     }
 
@@ -92,14 +154,10 @@ impl<F: Future<Output = Result<()>>> Initiated<F> {
                 Initiated::Done
             }
             Initiated::Failed(error) => Initiated::Failed(error),
-            Initiated::Rest(rest) => Initiated::Rest(and_then(rest, end)),
+            Initiated::Rest(rest) => Initiated::Rest(Then {
+                rest,
+                end: Some(end),
+            }),
         }
     }
-}
-
-/// Runs `end` after `rest`. A function of its own, as [`either`] is.
-async fn and_then(rest: impl Future<Output = Result<()>>, end: impl FnOnce()) -> Result<()> {
-    rest.await?;
-    end();
-    Ok(())
 }
