@@ -45,7 +45,7 @@ use crate::status::{Completed, Status};
 /// or [`ROOT_BESIDE`](crate::status::ROOT_BESIDE), and nothing is in place. Blocks for all ranks
 /// are contiguous from the given buffer. The v and w forms have one buffer for each rank, or none
 /// where they are not significant.
-pub trait Collective: 'static {
+pub trait Collective: Clone + 'static {
     /// Runs it to its end.
     ///
     /// # Errors
@@ -53,7 +53,7 @@ pub trait Collective: 'static {
     fn run(&self, mpi: &Mpi, comm: &Communicator) -> Result<()>;
 
     /// All of it, with a tag of its own, in the background.
-    fn task(self: Rc<Self>, mpi: Rc<Mpi>, comm: Rc<Communicator>, tag: i32) -> Task;
+    fn task(self, mpi: Rc<Mpi>, comm: Rc<Communicator>, tag: i32) -> Task;
 
     /// All of it on an intercommunicator.
     fn between<'a>(&'a self, call: Between<'a>) -> LocalFuture<'a>;
@@ -93,7 +93,7 @@ macro_rules! collectives {
                 state.run(self.begin(Ctx::of_all(comm, tag, &state)))
             }
 
-            fn task(self: Rc<Self>, mpi: Rc<Mpi>, comm: Rc<Communicator>, tag: i32) -> Task {
+            fn task(self, mpi: Rc<Mpi>, comm: Rc<Communicator>, tag: i32) -> Task {
                 Box::pin(async move {
                     let state = CallState::new(&mpi);
                     let result = self.begin(Ctx::of_all(&comm, tag, &state)).finish().await;
@@ -194,7 +194,7 @@ pub(crate) fn next_tag(comm: &Communicator, kind: CallKind) -> i32 {
 }
 
 /// A collective in the background, on either kind of communicator.
-fn task_of(call: Rc<impl Collective>, mpi: Rc<Mpi>, comm: Rc<Communicator>, tag: i32) -> Task {
+fn task_of(call: impl Collective, mpi: Rc<Mpi>, comm: Rc<Communicator>, tag: i32) -> Task {
     if !comm.is_inter() {
         return call.task(mpi, comm, tag);
     }
@@ -238,7 +238,7 @@ impl Mpi {
         call: impl Collective,
     ) -> Result<RequestId> {
         let tag = next_tag(comm, CallKind::Nonblocking);
-        let task = task_of(Rc::new(call), self.rc(), comm.clone(), tag);
+        let task = task_of(call, self.rc(), comm.clone(), tag);
         Ok(self.start_task(Some(comm), task))
     }
 
@@ -253,7 +253,7 @@ impl Mpi {
         call: impl Collective,
     ) -> Result<RequestId> {
         let tag = next_tag(comm, CallKind::Persistent);
-        let (this, call, on) = (Rc::downgrade(&self.rc()), Rc::new(call), comm.clone());
+        let (this, on) = (Rc::downgrade(&self.rc()), comm.clone());
         let make = move || -> Task {
             match this.upgrade() {
                 Some(mpi) => task_of(call.clone(), mpi, on.clone(), tag),

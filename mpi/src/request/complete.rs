@@ -92,8 +92,7 @@ impl Mpi {
         self.requests()
             .with(id, |request| request.operation = started)?;
         if is_task {
-            self.requests().add_task(id);
-            self.poll_task(id);
+            self.begin_task(id);
         }
         Ok(())
     }
@@ -103,9 +102,17 @@ impl Mpi {
         let started = Started::task(task).numbered(self.next_task());
         let request = Request::new(started, comm.cloned());
         let id = self.requests().insert(request);
-        self.requests().add_task(id);
-        self.poll_task(id);
+        self.begin_task(id);
         id
+    }
+
+    /// The first poll of a request's task, which is listed only while it is to be polled again.
+    fn begin_task(&self, id: RequestId) {
+        self.requests().add_task(id);
+        if self.poll_task(id) {
+            self.requests().remove_task(id);
+            self.after_tasks();
+        }
     }
 
     /// Polls one task; true when it is finished or gone.
@@ -159,6 +166,10 @@ impl Mpi {
     /// Polls all tasks once.
     pub(crate) fn poll_tasks(&self) {
         self.requests().poll_tasks(|id| self.poll_task(id));
+        self.after_tasks();
+    }
+
+    fn after_tasks(&self) {
         if !self.requests().has_tasks() {
             self.tasks_over();
         }

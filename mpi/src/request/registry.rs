@@ -153,6 +153,14 @@ impl RequestRegistry {
         self.tasks.borrow_mut().push(id);
     }
 
+    /// Takes a request whose task is over off the list. The last one is looked at first.
+    pub fn remove_task(&self, id: RequestId) {
+        let mut list = self.tasks.borrow_mut();
+        if let Some(at) = list.iter().rposition(|&one| one == id) {
+            list.remove(at);
+        }
+    }
+
     /// Whether tasks are to be polled.
     #[inline]
     pub fn has_tasks(&self) -> bool {
@@ -165,10 +173,7 @@ impl RequestRegistry {
         let mut at = 0;
         while let Some(id) = task(at) {
             if poll(id) {
-                let mut list = self.tasks.borrow_mut();
-                if let Some(i) = list.iter().position(|&f| f == id) {
-                    list.remove(i);
-                }
+                self.remove_task(id);
             } else {
                 at += 1;
             }
