@@ -9,13 +9,13 @@ use crate::functions::point_to_point::request;
 use crate::handles::HandleTable;
 use crate::state::AbiState;
 use crate::types::*;
-use crate::{lock, state};
+use crate::{library_state, lock, state};
 
 macro_rules! conversions {
-    ($($handle:ident $to:ident $from:ident $table:expr;)*) => {$(
+    ($access:ident: $($handle:ident $to:ident $from:ident $table:expr;)*) => {$(
         /// The integer of a handle; 0 when the handle is invalid.
         pub fn $to(handle: $handle) -> c_int {
-            with(|mpi| {
+            $access(|mpi| {
                 let table: fn(&AbiState) -> &HandleTable<$handle, _> = $table;
                 table(mpi).to_int(handle)
             })
@@ -23,7 +23,7 @@ macro_rules! conversions {
 
         /// The handle of an integer; the null handle when it stands for none.
         pub fn $from(value: c_int) -> $handle {
-            with(|mpi| {
+            $access(|mpi| {
                 let table: fn(&AbiState) -> &HandleTable<$handle, _> = $table;
                 table(mpi).from_int(value)
             })
@@ -45,14 +45,18 @@ macro_rules! predefined_only {
     )*};
 }
 
-conversions! {
+// Threads may use these objects at any level.
+conversions! { with_lock:
     MPI_Errhandler errhandler_toint errhandler_fromint |mpi| &mpi.errors.handlers;
+    MPI_Info info_toint info_fromint |mpi| &mpi.infos;
+    MPI_Session session_toint session_fromint |mpi| &mpi.sessions;
+}
+
+conversions! { as_calls:
     MPI_Comm comm_toint comm_fromint |mpi| &mpi.comms;
     MPI_File file_toint file_fromint |mpi| &mpi.files;
     MPI_Group group_toint group_fromint |mpi| &mpi.groups;
-    MPI_Info info_toint info_fromint |mpi| &mpi.infos;
     MPI_Message message_toint message_fromint |mpi| &mpi.messages;
-    MPI_Session session_toint session_fromint |mpi| &mpi.sessions;
     MPI_Op op_toint op_fromint |mpi| &mpi.ops;
     MPI_Datatype type_toint type_fromint |mpi| &mpi.datatypes.handles;
 }
@@ -67,7 +71,7 @@ const SLOT_BITS: u32 = 22;
 
 /// The integer of a handle; 0 when the handle is invalid.
 pub fn request_toint(request: MPI_Request) -> c_int {
-    with(|mpi| match request::id_of(request) {
+    as_calls(|mpi| match request::id_of(request) {
         Ok(None) => request.0 as c_int,
         Ok(Some(id)) if mpi.core.get().is_some_and(|c| c.request_exists(id)) => {
             if id.to_raw() as u32 >> SLOT_BITS != 0 {
@@ -83,7 +87,7 @@ pub fn request_toint(request: MPI_Request) -> c_int {
 pub fn request_fromint(value: c_int) -> MPI_Request {
     let value = value as u32;
     let slot = value & ((1 << SLOT_BITS) - 1);
-    with(|mpi| {
+    as_calls(|mpi| {
         let found = mpi.core.get().and_then(|c| c.request_in_slot(slot));
         match found.map(request::handle_of) {
             Some(handle) if request_int(handle) == value => handle,
@@ -98,8 +102,18 @@ fn request_int(handle: MPI_Request) -> u32 {
     REQUEST_MARK | (generation & 0xff) << SLOT_BITS | slot
 }
 
+/// With the lock only where calls on such objects take it: another lock would protect nothing.
+#[inline(always)]
+fn as_calls<R>(look: impl FnOnce(&AbiState) -> R) -> R {
+    if !library_state::is_running_unlocked() {
+        return with_lock(look);
+    }
+    // SAFETY: below `MPI_THREAD_MULTIPLE` the program promises one thread at a time.
+    look(unsafe { state::mpi() })
+}
+
 /// These functions report no errors and may be called at any time, so they do not pass the entry.
-fn with<R>(look: impl FnOnce(&AbiState) -> R) -> R {
+fn with_lock<R>(look: impl FnOnce(&AbiState) -> R) -> R {
     lock::acquire();
     // SAFETY: the lock is held.
     let result = look(unsafe { state::mpi() });
