@@ -13,6 +13,7 @@ use rejoin_channel_table::Generation;
 
 use super::covered_ranges::CoveredRanges;
 use super::file_interval::FileInterval;
+use super::former_length::FormerLength;
 use super::job_rollbacks::JobRollbacks;
 use super::undo_folder::{AppendMode, UndoFolder};
 use super::undo_plan::{IntervalRecords, UndoPlan, plan};
@@ -43,8 +44,11 @@ struct PresentInterval {
     /// There is a file of records.
     is_begun: bool,
     covered: CoveredRanges,
+    former: FormerLength,
     /// Bytes in records of this rank.
     bytes: u64,
+    /// Room for a record.
+    buffer: Vec<u8>,
     has_asked: bool,
 }
 
@@ -198,7 +202,7 @@ impl FileUndo {
             kept: 0,
             size,
         };
-        self.append(&mut present, &cut, &[])
+        self.append(&mut present, &cut.encode(&[]))
     }
 
     /// Bytes that other ranks have recorded in the interval need no second record. All that is cut
@@ -252,49 +256,65 @@ impl FileUndo {
         range: Range<u64>,
         size: u64,
     ) -> Result<()> {
-        self.check_limit(present, range.end.min(size).saturating_sub(range.start))?;
+        let former = self.former_length(present, range.end);
+        let end = former
+            .map_err(|e| self.unrecorded(&e))?
+            .min(size)
+            .min(range.end);
+        self.check_limit(present, end.saturating_sub(range.start))?;
         let mut at = range.start;
         loop {
-            let left = size.min(range.end).saturating_sub(at);
-            let mut kept = vec![0; left.min(MOST_KEPT as u64) as usize];
-            let read = read_up_to(file, &mut kept, at).map_err(|e| self.unrecorded(&e))?;
-            kept.truncate(read);
+            let left = end.saturating_sub(at);
+            let most = HEADER + left.min(MOST_KEPT as u64) as usize;
+            let mut bytes = std::mem::take(&mut present.buffer);
+            if bytes.len() < most {
+                bytes.resize(most, 0);
+            }
+            let read = read_up_to(file, &mut bytes[HEADER..most], at);
+            let read = read.map_err(|e| self.unrecorded(&e))?;
             // The last record also says where the change ends.
             let is_last = left <= MOST_KEPT as u64 || read == 0;
-            let end = if is_last { range.end } else { at + read as u64 };
+            let next = if is_last { range.end } else { at + read as u64 };
             let record = UndoRecord {
                 change: FileChange::Write,
                 inode: self.inode,
                 offset: at,
-                length: end - at,
+                length: next - at,
                 kept: read as u64,
                 size,
             };
-            self.append(present, &record, &kept)?;
+            record.encode_before(&mut bytes[..HEADER + read]);
+            self.append(present, &bytes[..HEADER + read])?;
+            present.buffer = bytes;
             if is_last {
                 return Ok(());
             }
-            at = end;
+            at = next;
         }
     }
 
-    fn append(
-        &self,
-        present: &mut PresentInterval,
-        record: &UndoRecord,
-        kept: &[u8],
-    ) -> Result<()> {
-        let bytes = record.encode(kept);
+    /// Bytes of the file from here on need no record of what they were. The range ends at `end`.
+    fn former_length(&self, present: &mut PresentInterval, end: u64) -> io::Result<u64> {
+        let (interval, inode) = (present.interval, self.inode);
+        // The first record of the interval has nothing to go by.
+        if !present.is_begun && !self.folder.intervals()?.contains(&interval) {
+            return Ok(end);
+        }
+        let known = present.former.of(&self.folder, interval, inode)?;
+        Ok(known.unwrap_or(end))
+    }
+
+    fn append(&self, present: &mut PresentInterval, record: &[u8]) -> Result<()> {
         let begun = match present.is_begun {
             true => Ok(()),
             false => self.begin(present.interval),
         };
         let appended = begun.and_then(|()| {
             present.is_begun = true;
-            self.folder.append(present.interval, &bytes, self.append)
+            self.folder.append(present.interval, record, self.append)
         });
         appended.map_err(|e| self.unrecorded(&e))?;
-        present.bytes += bytes.len() as u64;
+        present.bytes += record.len() as u64;
         Ok(())
     }
 

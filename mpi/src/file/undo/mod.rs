@@ -12,10 +12,12 @@
 //! new interval, and all at the end of the job.
 //!
 //! A byte that this rank has recorded in the interval needs no second record (`covered_ranges`).
+//! Neither do bytes that other ranks have appended to the file in it (`former_length`).
 
 mod covered_ranges;
 mod file_interval;
 mod file_undo;
+mod former_length;
 mod job_rollbacks;
 mod record_scan;
 #[cfg(test)]

@@ -3,7 +3,9 @@
 //! Ranks append to the file. One that is killed in the middle of that leaves a part of a record,
 //! and others may follow behind it.
 
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 
 use super::undo_record::{HEADER, MAGIC, MOST_KEPT, UndoRecord};
 
@@ -39,6 +41,33 @@ pub(super) fn scan(
         }
     }
     Ok(all)
+}
+
+/// Up to `most` records from a position on, and where the next one begins; `None` if the next one
+/// is torn. What they keep is not read.
+///
+/// # Errors
+/// The system's.
+pub(super) fn headers(
+    file: &File,
+    mut at: u64,
+    most: usize,
+) -> io::Result<(Vec<UndoRecord>, Option<u64>)> {
+    let (mut all, len) = (Vec::new(), file.metadata()?.len());
+    while at < len && all.len() < most {
+        let mut header = [0; HEADER];
+        if at + HEADER as u64 > len {
+            return Ok((all, None));
+        }
+        file.read_exact_at(&mut header, at)?;
+        let behind = at + HEADER as u64;
+        let Some(record) = UndoRecord::decode(&header).filter(|r| r.kept <= len - behind) else {
+            return Ok((all, None));
+        };
+        at = behind + record.kept;
+        all.push(record);
+    }
+    Ok((all, Some(at)))
 }
 
 /// The whole record at a position.

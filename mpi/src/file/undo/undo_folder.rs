@@ -63,10 +63,15 @@ impl UndoFolder {
 
     /// The records of an interval, and the file that has them.
     pub fn records(&self, interval: FileInterval) -> io::Result<(File, Vec<PlacedRecord>)> {
-        let file = File::open(self.file_of(interval))?;
+        let file = self.open(interval)?;
         let len = file.metadata()?.len();
         let records = scan(len, |at, to| file.read_exact_at(to, at))?;
         Ok((file, records))
+    }
+
+    /// The file that has the records of an interval.
+    pub fn open(&self, interval: FileInterval) -> io::Result<File> {
+        File::open(self.file_of(interval))
     }
 
     /// Makes the file of an interval, and the folder. Returns whether the file was not there.

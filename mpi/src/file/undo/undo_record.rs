@@ -5,8 +5,8 @@ use xxhash_rust::xxh3::Xxh3;
 /// Bytes of a record before those that it keeps.
 pub(super) const HEADER: usize = 64;
 
-/// Most bytes that one record keeps.
-pub(super) const MOST_KEPT: usize = 1 << 20;
+/// Most bytes that one record keeps. They are read and written while the cache has them.
+pub(super) const MOST_KEPT: usize = 256 << 10;
 
 /// The first bytes of a record.
 pub(super) const MAGIC: [u8; 8] = *b"\x89undo\r\n\x01";
@@ -40,13 +40,21 @@ pub(super) struct UndoRecord {
 impl UndoRecord {
     /// The record, with the bytes that it keeps.
     pub fn encode(&self, kept: &[u8]) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(HEADER + kept.len());
-        bytes.extend_from_slice(&MAGIC);
+        let mut bytes = vec![0; HEADER];
+        bytes.extend_from_slice(kept);
+        self.encode_before(&mut bytes);
+        bytes
+    }
+
+    /// Writes the header before the bytes that it keeps, which begin at [`HEADER`].
+    pub fn encode_before(&self, bytes: &mut [u8]) {
+        let (header, kept) = bytes.split_at_mut(HEADER);
         let change = match self.change {
             FileChange::Write => 1,
             FileChange::Cut => 2,
         };
         let words = [
+            u64::from_le_bytes(MAGIC),
             change,
             self.inode,
             self.offset,
@@ -54,13 +62,11 @@ impl UndoRecord {
             kept.len() as u64,
             self.size,
         ];
-        for word in words {
-            bytes.extend_from_slice(&word.to_le_bytes());
+        let (said, sum) = header.split_at_mut(HEADER - 8);
+        for (place, word) in said.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
         }
-        let sum = checksum(&bytes, kept);
-        bytes.extend_from_slice(&sum.to_le_bytes());
-        bytes.extend_from_slice(kept);
-        bytes
+        sum.copy_from_slice(&checksum(said, kept).to_le_bytes());
     }
 
     /// The record that has this header; `None` if there is none, or if it keeps more than a record
