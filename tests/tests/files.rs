@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use rejoin_tests::folder::Folder;
+use rejoin_tests::hosts::job::{Job, good, lines};
 use rejoin_tests::limits::LIMIT;
 use rejoin_tests::named_job::NamedJob;
 use rejoin_tests::small_disk::with_small_disk;
@@ -140,4 +141,27 @@ fn a_file_in_a_folder_without_room_for_records_is_refused() {
     let done = run.arg("65534").limit(LIMIT).ok();
     let want = "overwrite: no access on 3 ranks\n";
     assert_eq!(done.stdout(), want, "{}", done.text());
+}
+
+/// The ranks of the lost host continue on the other one, which sees the file, too.
+#[test]
+fn a_file_that_ranks_change_in_place_is_right_after_a_lost_host() {
+    let mut hosts = hosts!(2);
+    let changed = |hosts: &hosts::Hosts, options: &[&str]| {
+        let path = hosts.folder().join("changed");
+        Job::start(hosts, options, |run| {
+            run.arg(program("inplace")).arg("4000").arg(path)
+        })
+    };
+    let undisturbed = changed(&hosts, &["--recovery", "none"]).end();
+    let images = hosts.folder().join("images");
+    std::fs::create_dir_all(&images).expect("a folder");
+    let images = images.to_str().expect("UTF-8");
+    let mut job = changed(&hosts, &["--images", images, "--host-lease", "1"]);
+    job.until_in_files(2);
+    hosts.kill(2);
+    job.until("recovered", 1);
+    let done = job.end();
+    good(&done);
+    assert_eq!(lines(&done), lines(&undisturbed), "{}", done.text());
 }
