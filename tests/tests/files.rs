@@ -109,15 +109,19 @@ fn a_file_that_ranks_change_in_place_is_put_back_at_a_restart() {
     assert!(!left.exists(), "{} is left", left.display());
 }
 
-/// The folder of the file has room for the file, and not for the records of what is overwritten.
+/// The folder of the file has room for the file, and not for the records of what is overwritten. A
+/// file that is new needs none, however often it is written.
 #[test]
 fn records_that_find_no_room_are_an_error_of_all_ranks() {
     let folder = Folder::new("files-records");
-    let run = Run::new(3, program("overwrite")).arg(folder.join("data"));
-    let done = run
-        .env("REJOIN_FILE_UNDO_LIMIT", "1000000")
-        .limit(LIMIT)
-        .ok();
+    let bounded = || {
+        let run = Run::new(3, program("overwrite")).arg(folder.join("data"));
+        run.env("REJOIN_FILE_UNDO_LIMIT", "1000000").limit(LIMIT)
+    };
+    let done = bounded().ok();
+    let want = "overwrite: written on 3 ranks\n";
+    assert_eq!(done.stdout(), want, "{}", done.text());
+    let done = bounded().ok();
     let want = "overwrite: no room for records on 3 ranks\n";
     assert_eq!(done.stdout(), want, "{}", done.text());
     let run = Run::raw(["--recovery", "none", "-n", "3"]).arg(program("overwrite"));

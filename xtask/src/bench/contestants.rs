@@ -209,7 +209,7 @@ pub fn venv(work: &Path, name: &str, package: &str) -> Result<PathBuf> {
 fn compile(work: &Path, name: &str, home: &Path) -> Result<PathBuf> {
     let out = work.join("programs").join(name);
     std::fs::create_dir_all(&out)?;
-    for program in ["mpibench", "hello", "apps"] {
+    for program in ["mpibench", "hello", "apps", "nonblocking"] {
         let source = crate::workspace::root()
             .join("benches/c")
             .join(program)
