@@ -61,7 +61,7 @@ judge() {
     say "$1: the answer of Open MPI"
 }
 
-# timed: lines "Open MPI's microseconds<TAB>Rejoin's" of runs in turns on 2 ranks, as the benches ask for.
+# timed: lines "microseconds of Open MPI<TAB>those of Rejoin" of runs in turns on 2 ranks.
 timed() {
     local round mpi begun
     declare -A took
