@@ -42,7 +42,7 @@ pub(super) struct SharedPointer {
 #[derive(Debug)]
 enum PointerPlace {
     Mapped(MappedNumber),
-    Locked(FileStorage),
+    Locked(Box<FileStorage>),
 }
 
 /// A number in a mapped page.
@@ -140,7 +140,8 @@ impl SharedPointer {
             false => {
                 let undone = self.undone.as_ref();
                 let mode = AccessMode::new(AccessMode::RDWR | AccessMode::CREATE)?;
-                PointerPlace::Locked(FileStorage::open(&self.path, mode, true, 0o600, undone)?)
+                let file = FileStorage::open(&self.path, mode, true, 0o600, undone)?;
+                PointerPlace::Locked(Box::new(file))
             }
         };
         Ok(self.place.get_or_init(|| place))
