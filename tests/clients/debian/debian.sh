@@ -66,20 +66,20 @@ timed() {
     local round mpi begun
     declare -A took
     on_defaults() { bounded 600 "$mpirun" "${options[@]}" -n "$@"; }
-    for round in $(seq "$REJOIN_ROUNDS"); do
+    for round in $(seq "$BENCH_ROUNDS"); do
         for mpi in $([ $((round % 2)) = 0 ] && echo openmpi defaults || echo defaults openmpi); do
             at "timed-$mpi"
             begun=${EPOCHREALTIME/./}
             done_by "on_$mpi" 2 "${job[@]}"
             took[$mpi]=$((${EPOCHREALTIME/./} - begun))
         done
-        printf '%s\t%s\n' "${took[openmpi]}" "${took[defaults]}" >>"$REJOIN_TIMES"
+        printf '%s\t%s\n' "${took[openmpi]}" "${took[defaults]}" >>"$BENCH_TIMES"
     done
 }
 
 # same_as_openmpi: first the answer there, then an undisturbed run here.
 same_as_openmpi() {
-    if [ -n "${REJOIN_TIMES-}" ]; then
+    if [ -n "${BENCH_TIMES-}" ]; then
         timed
         exit 0
     fi

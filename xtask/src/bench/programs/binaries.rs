@@ -38,8 +38,8 @@ fn ratios(setting: &Setting, name: &str) -> Result<Vec<f64>> {
     command
         .arg(&setting.prefix)
         .arg(root.join("target/clients"))
-        .env("REJOIN_TIMES", &times)
-        .env("REJOIN_ROUNDS", setting.rounds.to_string());
+        .env("BENCH_TIMES", &times)
+        .env("BENCH_ROUNDS", setting.rounds.to_string());
     let status = command
         .status()
         .with_context(|| format!("starting {command:?}"))?;
