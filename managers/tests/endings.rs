@@ -285,8 +285,18 @@ fn a_failure_that_a_stopped_central_manager_has_not_taken_is_no_success() {
     let script = format!("{}; exit 3", gate.wait());
     let child = mpirun(&["-n", "1", "sh", "-c", &script]).spawn().unwrap();
     settled(child.id(), 3);
-    let central = living_children(child.id(), "rejoin-central")[0];
-    let rank = children(living_children(child.id(), "rejoin-local")[0])[0];
+    // A manager has its name only once its program is loaded.
+    let manager = |name: &str| living_children(child.id(), name).first().copied();
+    let found = || (manager("rejoin-central"), manager("rejoin-local"));
+    wait_for(
+        SOON,
+        "the managers",
+        || matches!(found(), (Some(_), Some(local)) if !children(local).is_empty()),
+    );
+    let (Some(central), Some(local)) = found() else {
+        panic!("a manager has gone");
+    };
+    let rank = children(local)[0];
     kill(central, libc::SIGSTOP);
     gate.open();
     wait_for(SOON, "the end of the rank", || !is_alive(rank));
