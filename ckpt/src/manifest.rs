@@ -107,8 +107,10 @@ impl Manifest {
         (remembered, is_together): (&mut Remembered, bool),
     ) -> Result<Self, Refused> {
         let shared = SharedMemory::capture(maps, all, &is_other, is_together)?;
-        let objects = KernelObjects::capture(all, &is_other)?;
         let children = ProgramChildren::capture(all, &mut remembered.tracker_pipes);
+        // Python has both ends of a tracker's pipe while it starts the tracker.
+        let is_others = |d: &Descriptor| is_other(d) || children.has_pipe(d.fd);
+        let objects = KernelObjects::capture(all, is_others)?;
         let use_of = |d: &Descriptor| open_file::DescriptorUse {
             is_known: is_other(d) || objects.holds(d.fd) || children.has_pipe(d.fd),
             is_memory: shared.holds(d.fd),

@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Longest path of a folder, in bytes: the name of a socket in it may have 107 (unix(7)).
 const LONGEST: usize = 75;
@@ -38,14 +39,18 @@ pub fn place(name: &str) -> PathBuf {
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// A new one.
+    /// A new and empty one, also beside others of this name: tests run at the same time.
     ///
     /// # Panics
     /// When it can't be made.
     #[must_use]
     pub fn new(name: &str) -> Folder {
-        let path = place(name);
-        std::fs::create_dir_all(&path).expect("a folder");
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let path = place(&format!("{number}-{name}"));
+        // A test that was killed may have had the number of this process.
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir(&path).expect("a folder");
         Folder(path)
     }
 

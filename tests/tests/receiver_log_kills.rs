@@ -84,7 +84,8 @@ fn a_server_whose_answers_depend_on_the_order_of_questions() {
     survives("orders", &["2500", "100000"]);
 }
 
-/// A log of a megabyte soon has no room, so senders retain messages again.
+/// A round of more than a megabyte has no room in a log of one, so senders retain messages again,
+/// however often a slow machine takes checkpoints.
 #[test]
 fn a_log_without_room_leaves_messages_with_their_senders() {
     let case = Case {
@@ -96,7 +97,7 @@ fn a_log_without_room_leaves_messages_with_their_senders() {
             "--stats",
         ],
         shows: Some(("received_not_logged", 1)),
-        ..receivers("sort", &["50000", "60"])
+        ..receivers("sort", &["400000", "8"])
     };
     program_survives(&case, 1..3);
 }

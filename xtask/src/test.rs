@@ -332,18 +332,16 @@ fn models(c: &Setting) -> Result<()> {
     sources.note()
 }
 
-/// Two installations: that of the end-to-end tests, with hooks that kill processes and cut links,
-/// which the test build has made; and the one that users make, without them.
+/// The command that installs there.
+fn install_at(c: &Setting, prefix: &str) -> Command {
+    let mut command = cargo(c, &["xtask", "install", "--prefix"]);
+    command.arg(c.root.join(prefix));
+    command
+}
+
+/// The installation that users make: without hooks that kill processes and cut links.
 fn install(c: &Setting) -> Result<()> {
-    binaries::build(c)?;
-    let at = |prefix: &str| {
-        let mut command = cargo(c, &["xtask", "install", "--prefix"]);
-        command.arg(c.root.join(prefix));
-        command
-    };
-    let mut of_tests = at("target/prefix");
-    of_tests.arg("--built").arg(binaries::built(c)?);
-    c.compile(&mut [of_tests, at("target/installed")])?;
+    c.compile(&mut [install_at(c, "target/installed")])?;
     let installed = c.root.join("target/installed");
     let mut check = cargo(c, &["xtask", "check", "--library"]);
     c.run(check.arg(installed.join("lib/libmpi_abi.so.1")))?;
@@ -373,6 +371,10 @@ fn instructions(c: &Setting) -> Result<()> {
 fn programs(c: &Setting) -> Result<()> {
     let mut binaries = binaries::build(c)?;
     binaries.retain(|binary| binary.is_end_to_end(c));
+    // With these hooks, and of this code also where the claim runs alone.
+    let mut hooked = install_at(c, "target/prefix");
+    hooked.arg("--built").arg(binaries::built(c)?);
+    c.compile(&mut [hooked])?;
     let prefix = c.root.join("target/prefix");
     let seed = seed()?;
     println!("moments of kills and moves: seed {seed} (again: {SEED}={seed})");

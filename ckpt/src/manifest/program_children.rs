@@ -173,14 +173,16 @@ fn clone_as(pid: i32) -> sys::Sys<i32> {
     sys::check(result).map(|pid| pid as i32)
 }
 
-/// The files that a process has open.
+/// The files that a process has open, without its standard streams.
 fn files_of(pid: i32) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     let list = sys::ShortPath::new(format_args!("/proc/{pid}/fd"));
     // A process that is gone has nothing.
     let _ = sys::numbers_in(list.as_c_str(), |fd| {
-        let path = sys::ShortPath::new(format_args!("/proc/{pid}/fd/{fd}"));
-        found.extend(sys::status_of(path.as_c_str()));
+        if fd > 2 {
+            let path = sys::ShortPath::new(format_args!("/proc/{pid}/fd/{fd}"));
+            found.extend(sys::status_of(path.as_c_str()));
+        }
     });
     found
 }

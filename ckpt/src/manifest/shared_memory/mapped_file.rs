@@ -87,16 +87,15 @@ impl SharedFile {
             name: String::from_utf8_lossy(found.name).into_owned(),
             why: WhyShared::Kind,
         })?;
+        let (origin, status) = origin;
         let mut one = Self::new(file, origin);
         one.ranges = ranges;
-        let Origin::File(path) = &one.origin else {
+        let (Origin::File(path), Some(status)) = (&one.origin, status) else {
             return match others.of_file(file).next() {
                 Some(_) => Err(one.refused(WhyShared::Nameless)),
                 None => Ok(Some(one)),
             };
         };
-        let status = sys::path_status(path);
-        let status = status.map_err(|errno| one.refused(WhyShared::Unread { errno }))?;
         if host_barrier::may_have_other_hosts() && !file_system_is_of_one_host(path) {
             return Err(Refused::SharedWithHosts {
                 bytes: one.bytes(),
@@ -435,14 +434,15 @@ impl MappedRange {
     }
 }
 
-/// Where memory comes from; `None` if it can't be made again.
-pub(super) fn origin(found: &Candidate<'_>) -> Option<Origin> {
+/// Where memory comes from, with the data of a file; `None` if it can't be made again.
+fn origin(found: &Candidate<'_>) -> Option<(Origin, Option<libc::stat>)> {
     let name = found.name;
     if name == b"/dev/zero (deleted)" {
-        return Some(Origin::Memory(c"anonymous".to_owned()));
+        return Some((Origin::Memory(c"anonymous".to_owned()), None));
     }
     if let Some(name) = memory_part(name) {
-        return CString::new(name).ok().map(Origin::Memory);
+        let name = CString::new(name).ok()?;
+        return Some((Origin::Memory(name), None));
     }
     let is_device = name.starts_with(b"/dev/") && !name.starts_with(b"/dev/shm/");
     // Files of the system itself, which are in no folder.
@@ -450,18 +450,32 @@ pub(super) fn origin(found: &Candidate<'_>) -> Option<Origin> {
     if is_device || is_systems || !name.starts_with(b"/") {
         return None;
     }
-    let path = CString::new(name).ok()?;
-    if sys::status_of(&path) == Ok(found.file) {
-        return Some(Origin::File(path));
-    }
-    let (folder, last) = parts(name.strip_suffix(b" (deleted)")?);
+    let file_at = |path: CString| match sys::path_status(&path) {
+        Ok(data) if (data.st_dev, data.st_ino) == found.file => {
+            Ok((Origin::File(path), Some(data)))
+        }
+        Ok(_) => Err(libc::EEXIST),
+        Err(errno) => Err(errno),
+    };
+    let former = match (
+        file_at(CString::new(name).ok()?),
+        name.strip_suffix(b" (deleted)"),
+    ) {
+        (Ok(file), _) => return Some(file),
+        (Err(_), Some(former)) => former,
+        // Another process has removed the name since the kernel's list was read: a resource tracker
+        // of Python does that after its process.
+        (Err(libc::ENOENT), None) => name,
+        (Err(_), None) => return None,
+    };
+    let (folder, last) = parts(former);
     // The C library makes a semaphore under a first name, which it removes when it has another.
     let other = sys::name_in(&CString::new(folder).ok()?, found.file.1);
     let other = other.and_then(|other| CString::new([folder, &other].concat()).ok());
-    let is_same = |path: &CString| sys::status_of(path) == Ok(found.file);
-    other.filter(is_same).map(Origin::File).or_else(|| {
+    other.and_then(|path| file_at(path).ok()).or_else(|| {
         // Only this process has it.
-        CString::new(last).ok().map(Origin::Memory)
+        let name = CString::new(last).ok()?;
+        Some((Origin::Memory(name), None))
     })
 }
 
@@ -496,22 +510,28 @@ mod tests {
         std::fs::write(&first, "").expect("a file");
         let file = sys::open(&c_path(&first), libc::O_RDONLY).expect("the file");
         let status = sys::status(file).expect("its data");
-        let shown = format!("{} (deleted)", first.display());
-        let of = || {
+        let shown = first.display().to_string();
+        let named = |name: &str| {
             let found = Candidate {
-                name: shown.as_bytes(),
+                name: name.as_bytes(),
                 file: (status.st_dev, status.st_ino),
                 bytes: 4096,
             };
-            origin(&found).expect("an origin")
+            origin(&found).map(|(origin, _)| origin)
         };
+        let of = || named(&format!("{shown} (deleted)")).expect("an origin");
         std::fs::rename(&first, &second).expect("renamed");
         assert!(matches!(of(), Origin::File(path) if path == c_path(&second)));
         std::fs::remove_file(&second).expect("removed");
-        assert!(matches!(of(), Origin::Memory(name) if name.as_c_str() == c"first"));
+        let is_first =
+            |origin| matches!(origin, Some(Origin::Memory(name)) if name.as_c_str() == c"first");
+        assert!(is_first(Some(of())));
+        // It was there when the list was read.
+        assert!(is_first(named(&shown)));
         // Another file of this name is another.
         std::fs::write(&first, "").expect("a file");
         assert!(matches!(of(), Origin::Memory(_)));
+        assert!(named(&shown).is_none());
         sys::close(file);
         std::fs::remove_dir_all(folder).expect("removed");
     }
