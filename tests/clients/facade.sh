@@ -14,7 +14,7 @@ handles_of_tables() {
         done
         return
     fi
-    awk -F'\t' 'FNR > 1 && $1 !~ /c_complex$|unavailable/ && $4 != "-" { print $4, $1, $3 }' "$tables/objects.tsv" |
+    awk -F'\t' 'FNR > 1 && $1 !~ /c_complex$|unavailable|throw_exceptions/ && $4 != "-" { print $4, $1, $3 }' "$tables/objects.tsv" |
         while read -r name symbol number; do
             printf '#ifdef %s\nSAME(%s, &%s);\n#endif\n' "$name" "$name" "$symbol"
             case $name in

@@ -21,6 +21,12 @@ fn point_to_point() {
 }
 
 #[test]
+fn a_sender_goes_on_while_its_receiver_computes() {
+    on("released", &[2]);
+    over_tcp("released", 2);
+}
+
+#[test]
 fn collectives() {
     on("coll", &[1, 2, 3, 4, 7, 8]);
 }

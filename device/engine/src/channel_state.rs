@@ -262,6 +262,7 @@ impl Channel {
     /// Plans a control frame.
     pub(crate) fn control(&mut self, core: &mut Core, header: &Header) {
         self.tx.plan.push_header(header);
+        core.answers = true;
         self.mark_ready(core);
     }
 

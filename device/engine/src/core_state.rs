@@ -29,6 +29,8 @@ pub(crate) struct Core {
     pub copied: Buf,
     /// Peers with something to write since the device asked last.
     pub ready: VecDeque<Rank>,
+    /// One of them waits for what there is to write: an answer to its message.
+    pub answers: bool,
     /// Posted receives by world rank of the sender they name, and those that name none.
     pub posted_from: Vec<u32>,
     pub posted_any: u32,
@@ -62,6 +64,7 @@ impl Core {
             gets: VecDeque::new(),
             copied: Buf::default(),
             ready: VecDeque::new(),
+            answers: false,
             posted_from: vec![0; size as usize],
             posted_any: 0,
             beyond: 0,

@@ -18,7 +18,15 @@ impl Engine {
                 }
             }
         }
+        self.core.answers = false;
         None
+    }
+
+    /// Whether a peer waits for what there is to write: an answer to its message.
+    #[inline(always)]
+    #[must_use]
+    pub fn any_answer(&self) -> bool {
+        self.core.answers
     }
 
     /// Whether [`Engine::next_ready`] may name a peer.

@@ -258,15 +258,23 @@ impl Device {
     pub unsafe fn irecv(&mut self, pattern: Pattern, buf: *mut u8, len: usize) -> Result<ReqId> {
         self.logs.note_action();
         match self.engine.recv(pattern, program_memory::segment(buf, len)) {
-            Ok(request) => {
-                self.links().copy_matched();
-                Ok(request)
-            }
+            Ok(request) => self.matched(request),
             Err(error) => {
                 let rank = pattern.from.unwrap_or(self.member.rank());
                 Err(self.refused_by_engine(rank, "receive", &error))
             }
         }
+    }
+
+    /// A receive may have found its message. Its sender gets the answer now: a receive that is
+    /// complete makes no pass, and the program may not call MPI for long.
+    #[inline(always)]
+    fn matched(&mut self, request: ReqId) -> Result<ReqId> {
+        self.links().copy_matched();
+        if self.engine.any_answer() {
+            self.passes().flush_ready()?;
+        }
+        Ok(request)
     }
 
     /// Posts a receive without wildcards for which no message has come; `None`: nothing was done.
@@ -347,10 +355,7 @@ impl Device {
             .engine
             .mrecv(message, program_memory::segment(buf, len))
         {
-            Ok(request) => {
-                self.links().copy_matched();
-                Ok(request)
-            }
+            Ok(request) => self.matched(request),
             Err(error) => Err(self.refused_by_engine(self.member.rank(), "mrecv", &error)),
         }
     }

@@ -61,6 +61,12 @@ fn open(path: &CStr) -> Option<*mut c_void> {
     (!library.is_null()).then_some(library)
 }
 
+/// What the program and its libraries call by this name; null if they have no such name.
+pub fn program_symbol(name: &CStr) -> *const c_void {
+    // SAFETY: the name ends with 0.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
+}
+
 /// The library of the installation in whose folder below `lib/rejoin` the façade is, or in whose
 /// `lib`, as in a wheel.
 fn neighbour() -> Option<CString> {

@@ -157,7 +157,10 @@ macro_rules! operations {
         pub unsafe fn $name<F: Facade>(
             function: *const c_void, commute: c_int, op: *mut F::Op,
         ) -> c_int {
-            let entries = if $fortran { &FORTRAN_OPERATIONS } else { &OPERATIONS };
+            let (entries, function) = match $fortran {
+                true => (&FORTRAN_OPERATIONS, function),
+                false => (&OPERATIONS, F::operation(function)),
+            };
             // SAFETY: the caller's promise; the entry is of the operation's type.
             unsafe {
                 with_entry::<F, _>(entries, function, op, |entry, made| {

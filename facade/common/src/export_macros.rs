@@ -85,6 +85,11 @@ pub fn raise<F: Facade>(code: c_int) -> c_int {
     class::<F>(code)
 }
 
+/// Brings an error of the program's codes to the handler of `MPI_COMM_WORLD`.
+pub fn raise_program_code<F: Facade>(code: c_int) -> c_int {
+    raise::<F>(F::error_in(code))
+}
+
 /// A function of the tools' interface: no handler is called.
 #[cold]
 #[inline(never)]

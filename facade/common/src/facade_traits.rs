@@ -1,6 +1,6 @@
 //! What a façade says about its binary interface.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 use crate::abi_types::{AbiHandle, AbiStatus};
 
@@ -131,6 +131,10 @@ pub trait Facade: Integers + 'static {
     /// The key of C for one of Fortran.
     fn fortran_keyval(keyval: c_int) -> c_int {
         keyval
+    }
+    /// What an operation of C calls for this function of the program; null if nothing can.
+    fn operation(given: *const c_void) -> *const c_void {
+        given
     }
     /// Where a variable of Fortran is, in the program or in the façade.
     fn sentinel(which: Sentinel) -> usize;

@@ -35,4 +35,6 @@ pub mod neighbour_functions;
 mod sample_facade;
 pub mod status_copies;
 
+pub use rejoin_fortran_arguments::callback_entries;
+
 pub use facade_traits::{Facade, Integers, ProgramHandle, ProgramStatus, Sentinel};

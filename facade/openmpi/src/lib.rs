@@ -10,7 +10,7 @@
 //! whose first word here is the handle of the standard ABI. All others are Rejoin's own handles,
 //! which are no addresses.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 use rejoin_facade::abi_types::AbiStatus;
 use rejoin_facade::{Facade, ProgramStatus, Sentinel, handle_kinds};
@@ -19,6 +19,7 @@ use object_handles::ObjectHandle;
 
 #[cfg(test)]
 mod conversion_tests;
+mod cxx_binding;
 mod fortran_2008;
 mod fortran_variables;
 mod generated;
@@ -54,6 +55,10 @@ impl Facade for OpenMpi {
 
     fn no_weights() -> [usize; 2] {
         [2, 3]
+    }
+
+    fn operation(given: *const c_void) -> *const c_void {
+        cxx_binding::own_operation(given)
     }
 
     fn sentinel(which: Sentinel) -> usize {

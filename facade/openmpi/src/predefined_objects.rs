@@ -2,6 +2,8 @@
 //! their sizes are Open MPI's, their contents are there at link time, and all addresses of them are
 //! looked up by the loader.
 
+use std::cell::UnsafeCell;
+
 use rejoin_facade::abi_types::AbiHandle;
 
 /// A predefined object: two words that count, and as many others as Open MPI has.
@@ -9,15 +11,19 @@ use rejoin_facade::abi_types::AbiHandle;
 pub struct Object<const WORDS: usize> {
     handle: AbiHandle,
     fortran: usize,
-    rest: [usize; WORDS],
+    /// Open MPI's binding for C++ writes there.
+    rest: UnsafeCell<[usize; WORDS]>,
 }
+
+// SAFETY: the words that are read never change.
+unsafe impl<const WORDS: usize> Sync for Object<WORDS> {}
 
 /// An object with this handle in the standard ABI, and this integer in Fortran.
 pub const fn object<const WORDS: usize>(handle: usize, fortran: usize) -> Object<WORDS> {
     Object {
         handle: AbiHandle(handle),
         fortran,
-        rest: [0; WORDS],
+        rest: UnsafeCell::new([0; WORDS]),
     }
 }
 
@@ -26,7 +32,7 @@ pub const fn object<const WORDS: usize>(handle: usize, fortran: usize) -> Object
 #[repr(transparent)]
 pub struct ObjectAddress(*const Object<0>);
 
-// SAFETY: the objects never change.
+// SAFETY: what is read of the objects never changes.
 unsafe impl Sync for ObjectAddress {}
 
 impl ObjectAddress {

@@ -91,6 +91,9 @@ pub static ompi_mpi_info_env: Object<30> = object(0x131, 1);
 pub static ompi_mpi_errhandler_null: Object<126> = object(0x140, 0);
 
 #[unsafe(no_mangle)]
+pub static ompi_mpi_errors_throw_exceptions: Object<126> = object(0x141, 0);
+
+#[unsafe(no_mangle)]
 pub static ompi_mpi_errors_are_fatal: Object<126> = object(0x141, 1);
 
 #[unsafe(no_mangle)]
@@ -442,7 +445,7 @@ pub static PREDEFINED: [ObjectAddress; 1024] = {
 };
 
 /// All objects.
-pub static OBJECTS: [ObjectAddress; 109] = [
+pub static OBJECTS: [ObjectAddress; 110] = [
     ObjectAddress::of(&ompi_mpi_op_null),
     ObjectAddress::of(&ompi_mpi_op_sum),
     ObjectAddress::of(&ompi_mpi_op_min),
@@ -471,6 +474,7 @@ pub static OBJECTS: [ObjectAddress; 109] = [
     ObjectAddress::of(&ompi_mpi_info_null),
     ObjectAddress::of(&ompi_mpi_info_env),
     ObjectAddress::of(&ompi_mpi_errhandler_null),
+    ObjectAddress::of(&ompi_mpi_errors_throw_exceptions),
     ObjectAddress::of(&ompi_mpi_errors_are_fatal),
     ObjectAddress::of(&ompi_mpi_errors_abort),
     ObjectAddress::of(&ompi_mpi_errors_return),
