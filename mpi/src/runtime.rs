@@ -270,22 +270,24 @@ impl Mpi {
         }
     }
 
-    /// One pass of progress that does not block.
+    /// One pass of progress that does not block; whether anything may be complete since.
     #[inline]
-    pub fn make_progress(&self, hint: Option<ReqId>) -> Result<()> {
-        self.dev_mut().look(hint)?;
-        self.housekeeping();
-        Ok(())
+    pub fn make_progress(&self, hint: Option<ReqId>) -> Result<bool> {
+        let moved = self.dev_mut().look(hint)?;
+        Ok(self.housekeeping() | moved)
     }
 
+    /// Whether there were tasks to poll.
     #[inline]
-    fn housekeeping(&self) {
-        if self.requests.has_tasks() {
+    fn housekeeping(&self) -> bool {
+        let has_tasks = self.requests.has_tasks();
+        if has_tasks {
             self.poll_tasks();
         }
         if self.requests.has_freed() {
             self.reap();
         }
+        has_tasks
     }
 
     /// Makes progress, and blocks until something happened or for a bounded time. The caller waits

@@ -11,6 +11,7 @@ mod flapping;
 mod intake;
 mod live;
 mod pending;
+mod poll_clock;
 mod rank_listeners;
 mod slots;
 mod transmit;
@@ -39,6 +40,7 @@ use crate::events::{PollToken, Poller};
 use crate::transport::Endpoint;
 use awaited::AwaitedLinks;
 use dials::{Dial, Dials};
+use poll_clock::PollClock;
 use slots::{Slot, Slots};
 
 /// Most links that epoll does not watch: each is read in every pass.
@@ -77,8 +79,7 @@ pub(crate) struct Links {
     polled: Vec<PollToken>,
     /// The polled links are armed.
     armed: bool,
-    /// Time of the last poll of epoll, in [`ticks`](crate::ticks).
-    last_poll: u64,
+    poll_clock: PollClock,
     /// The link that was last to bring something. It is read first when no request names a peer.
     recent: Option<PollToken>,
     /// Links that a blocking call waits for at its end.
@@ -100,7 +101,7 @@ impl Links {
             unwatched: Vec::with_capacity(MOST_UNWATCHED),
             polled: Vec::new(),
             armed: false,
-            last_poll: 0,
+            poll_clock: PollClock::default(),
             recent: None,
             awaited: AwaitedLinks::default(),
             breaches: 0,
@@ -123,7 +124,8 @@ impl Links {
         self.readable.clear();
         self.unwatched.clear();
         self.polled.clear();
-        (self.armed, self.last_poll, self.recent) = (false, 0, None);
+        (self.armed, self.recent) = (false, None);
+        self.poll_clock = PollClock::default();
     }
 
     /// This process is now `identity`, in a job that `book` describes.

@@ -21,8 +21,6 @@ use crate::transport::{Endpoint, Fault, Lost};
 
 /// Successful direct reads after which a link leaves epoll.
 const BUSY_AFTER: u32 = 64;
-/// Longest time between two polls of epoll while the program polls.
-const POLL_AFTER: u64 = 50 * ticks::MICROSECOND;
 
 impl Links {
     /// Waits for events at most for `limit`, and appends them.
@@ -36,7 +34,7 @@ impl Links {
     ) -> Result<()> {
         self.poller.wait(limit, |event| events.push(event))?;
         if !self.polled.is_empty() {
-            self.last_poll = ticks::now();
+            self.poll_clock.polled(ticks::now());
         }
         Ok(())
     }
@@ -45,7 +43,7 @@ impl Links {
     /// `every` passes. If links are polled, it does so after a while, however few the passes are,
     /// because some calls make no pass.
     #[inline]
-    pub(crate) fn poll_is_due(&self, pass: u32, every: u32) -> bool {
+    pub(crate) fn poll_is_due(&mut self, pass: u32, every: u32) -> bool {
         if self.polled.is_empty() || self.slots.any_pending() || self.slots.any_watched() {
             if pass.is_multiple_of(every) {
                 return true;
@@ -54,7 +52,7 @@ impl Links {
                 return false;
             }
         }
-        ticks::now().wrapping_sub(self.last_poll) > POLL_AFTER
+        self.poll_clock.is_due(ticks::now)
     }
 
     /// A direct read of a link has brought something: a busy link leaves epoll.

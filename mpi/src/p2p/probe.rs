@@ -61,8 +61,7 @@ impl Mpi {
     /// The message that a probe finds now, or in a replay the recorded one.
     fn probe_once(&self, pattern: &Pattern, comm: &Communicator) -> Result<Option<Probe>> {
         let mut found = self.dev_mut().probe(pattern);
-        if found.is_none() {
-            self.make_progress(None)?;
+        if found.is_none() && self.make_progress(None)? {
             found = self.dev_mut().probe(pattern);
         }
         match self.decider().logs() {

@@ -186,7 +186,12 @@ impl Mpi {
             .with(id, |request| self.settle_request(request))?
     }
 
-    fn settle_request(&self, request: &mut Request) -> Result<bool> {
+    /// The same after a pass of progress, if that has moved anything.
+    pub(super) fn settles(&self, id: RequestId) -> Result<bool> {
+        Ok(self.settle(id)? || self.make_progress(self.hint(id))? && self.settle(id)?)
+    }
+
+    pub(super) fn settle_request(&self, request: &mut Request) -> Result<bool> {
         let operation = &mut request.operation;
         Ok(match &operation.state {
             State::Inactive | State::Ready(_) => true,
@@ -332,10 +337,7 @@ impl Mpi {
 
     /// `MPI_Test`.
     pub fn test(&self, id: RequestId) -> Result<Option<Completed>> {
-        if !self.settle(id)? {
-            self.make_progress(self.hint(id))?;
-        }
-        let finished = self.settle(id)?;
+        let finished = self.settles(id)?;
         if self.decide_whether(DeterminantKind::Test, finished)? {
             return self.wait(id).map(Some);
         }
@@ -349,10 +351,7 @@ impl Mpi {
 
     /// `MPI_Request_get_status`: as test, but the request stays as it is.
     pub fn request_status(&self, id: RequestId) -> Result<Option<Completed>> {
-        if !self.settle(id)? {
-            self.make_progress(self.hint(id))?;
-        }
-        let finished = self.settle(id)?;
+        let finished = self.settles(id)?;
         if self.decide_whether(DeterminantKind::Test, finished)? {
             self.await_settled(id)?;
             return self.peek(id).map(Some);

@@ -39,13 +39,17 @@ impl Mpi {
         let mut polled = Polled::NoneActive;
         for i in 0..n {
             let Some(id) = get(i) else { continue };
-            if !self.is_active(id)? {
-                continue;
+            let settled = self
+                .requests()
+                .with(id, |request| match request.operation.state {
+                    State::Inactive => Ok(None),
+                    _ => self.settle_request(request).map(Some),
+                })??;
+            match settled {
+                None => {}
+                Some(true) => return Ok(Polled::Finished(i)),
+                Some(false) => polled = Polled::NotYet,
             }
-            if self.settle(id)? {
-                return Ok(Polled::Finished(i));
-            }
-            polled = Polled::NotYet;
         }
         Ok(polled)
     }
@@ -153,11 +157,22 @@ impl Mpi {
         self.take_any(found, n, get)
     }
 
+    /// Whether requests are active and none is finished, also after a pass: the answer of most
+    /// polls, without a result to carry. `false` says nothing.
+    #[inline]
+    pub fn none_finished(
+        &self,
+        n: usize,
+        get: impl Fn(usize) -> Option<RequestId>,
+    ) -> Result<bool> {
+        let in_vain = || Ok(self.find_any(n, &get)? == Polled::NotYet);
+        Ok(!self.decider().logs() && in_vain()? && !self.make_progress(None)?)
+    }
+
     /// `MPI_Testany`.
     pub fn test_any(&self, n: usize, get: &dyn Fn(usize) -> Option<RequestId>) -> Result<Any> {
         let mut found = self.find_recorded(n, get)?;
-        if found == Polled::NotYet {
-            self.make_progress(None)?;
+        if found == Polled::NotYet && self.make_progress(None)? {
             found = self.find_recorded(n, get)?;
         }
         self.take_any(found, n, get)

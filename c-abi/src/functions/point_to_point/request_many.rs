@@ -243,7 +243,15 @@ pub unsafe fn testany(
 ) -> Result<()> {
     // SAFETY: the caller's.
     let list = unsafe { Requests::new(count, array_of_requests) }?;
-    let found = mpi.core()?.test_any(list.len, &|i| list.get(i))?;
+    let (core, get) = (mpi.core()?, |i| list.get(i));
+    if core.none_finished(list.len, get)? {
+        // SAFETY: the caller's.
+        return unsafe {
+            store(flag, "the flag", 0)?;
+            store(indx, "the index", MPI_UNDEFINED)
+        };
+    }
+    let found = core.test_any(list.len, &get)?;
     let yes = found != Any::NotYet;
     // SAFETY: the caller's.
     unsafe {
