@@ -20,6 +20,7 @@ use object_handles::ObjectHandle;
 #[cfg(test)]
 mod conversion_tests;
 mod cxx_binding;
+mod cxx_operations;
 mod fortran_2008;
 mod fortran_variables;
 mod generated;
@@ -58,7 +59,7 @@ impl Facade for OpenMpi {
     }
 
     fn operation(given: *const c_void) -> *const c_void {
-        cxx_binding::own_operation(given)
+        cxx_operations::own_operation(given)
     }
 
     fn sentinel(which: Sentinel) -> usize {
