@@ -401,11 +401,12 @@ fn seed() -> Result<u64> {
 
 /// Scripts of `tests/clients`: those that show what no other one does, the longest first.
 /// `cargo xtask clients` runs all.
-const CLIENTS: [&str; 9] = [
+const CLIENTS: [&str; 10] = [
     "mpi4py",
     "openmpi",
     "mpich",
     "debian/hpcc",
+    "debian/cxx",
     "fortran",
     "foreign",
     "examples",
