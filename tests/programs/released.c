@@ -1,4 +1,4 @@
-/* A sender goes on when its message is received, also while the receiver then computes and calls
+/* A sender continues when its message is received, also while the receiver then computes and calls
  * no MPI function for long.  The sender makes a file, and the receiver waits for that file. */
 #include "check.h"
 #include <time.h>

@@ -21,7 +21,7 @@ fn point_to_point() {
 }
 
 #[test]
-fn a_sender_goes_on_while_its_receiver_computes() {
+fn a_sender_continues_while_its_receiver_computes() {
     on("released", &[2]);
     over_tcp("released", 2);
 }
