@@ -186,7 +186,6 @@ impl ImageFolder {
         for image in self.files()? {
             if image.is_whole && image.epoch < epoch {
                 failed = failed.and(remove(&image.path.with_extension("note")));
-                failed = failed.and(remove(&image.path));
             }
         }
         failed
@@ -413,8 +412,12 @@ impl Drop for StoredFile {
     }
 }
 
-/// Removes a file, which another host may do at the same time.
+/// Removes a file, which another host may do at the same time. An image goes before its note, so
+/// one that has its name has its note too, whenever this process is killed.
 fn remove(path: &Path) -> io::Result<()> {
+    if path.extension().is_some_and(|kind| kind == "note") {
+        remove(&path.with_extension("image"))?;
+    }
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
@@ -708,6 +711,24 @@ mod tests {
         assert_eq!(all(&images), 4, "two images and their notes");
         image.remove();
         assert_eq!(all(&images), 2);
+        fs::remove_dir_all(&folder).expect("removed");
+    }
+
+    #[test]
+    fn an_image_goes_before_its_note() {
+        let folder = std::env::temp_dir().join(format!("rejoin-order-{}", std::process::id()));
+        let images = ImageFolder::new(&folder, 1, Some("night"));
+        images.make().expect("the folder");
+        let note = images.image(0, of(4)).with_extension("note");
+        // A folder in the place of the image can't be removed as a file.
+        fs::create_dir(images.image(0, of(4))).expect("it");
+        fs::write(&note, "of 0").expect("its note");
+        images.remove_before(5).expect_err("a folder stays");
+        images.clear(&[]).expect_err("a folder stays");
+        assert!(note.exists());
+        fs::remove_dir(images.image(0, of(4))).expect("removed");
+        images.clear(&[]).expect("removed");
+        assert!(!note.exists());
         fs::remove_dir_all(&folder).expect("removed");
     }
 }
