@@ -10,6 +10,7 @@
 //! several of them is in the folder `device`, as handlers. What records a rank, and what replays it
 //! alone in place of a device, is in [`recording`].
 
+mod cost;
 pub mod descriptors;
 mod device;
 mod error;

@@ -19,7 +19,9 @@ use std::time::Instant;
 use rejoin_channel_table::{
     AddressBook, BusinessCard, Epoch, Generation, Identity, Incarnation, JobId, Rank,
 };
-use rejoin_engine::{Completion, Config, Envelope, FailedProbes, MessageMode, ReqId, Segment};
+use rejoin_engine::{
+    Completion, Config, Envelope, FailedProbes, GetLengths, MessageMode, ReqId, Segment,
+};
 use rejoin_sim::message_check::{self, Outcome};
 use rejoin_sim::message_plan::{Message, Plan, Receive, Step, content, pattern};
 use rejoin_sim::node::{MemoryAccess, Node, Output};
@@ -503,7 +505,10 @@ const SMALL: Config = Config {
 /// Each of two ranks reads bodies of 100 bytes out of the other's memory.
 const ACCESS: MemoryAccess = MemoryAccess {
     ours: true,
-    theirs: Some(100),
+    theirs: Some(GetLengths {
+        single: 100,
+        stream: 100,
+    }),
 };
 
 fn plan(config: Config, messages: &[(u32, i32, usize, MessageMode)], receives: &[Receive]) -> Plan {

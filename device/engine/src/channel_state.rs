@@ -14,7 +14,7 @@ use crate::partial_bodies::{PartialBodies, Target};
 use crate::peer_view::PeerView;
 use crate::pool::Buf;
 use crate::receive_state::ReceiveLogged;
-use crate::types::{Envelope, Segment};
+use crate::types::{Envelope, GetLengths, Segment};
 use crate::write_plan::WritePlan;
 
 /// A body that lies outside of the retention's ring.
@@ -133,8 +133,17 @@ pub(crate) struct Rx {
 pub(crate) struct RemoteAccess {
     /// This rank can read the peer's memory.
     pub ours: bool,
-    /// The peer can read this rank's memory: bodies from this length on.
-    pub theirs: Option<usize>,
+    /// The peer can read this rank's memory: bodies from these lengths on.
+    pub theirs: Option<GetLengths>,
+}
+
+impl RemoteAccess {
+    /// Whether the peer is to read a body, which is sent while others are under way or not.
+    #[inline]
+    pub(crate) fn offers(self, len: usize, is_stream: bool) -> bool {
+        self.theirs
+            .is_some_and(|lengths| len >= lengths.least(is_stream))
+    }
 }
 
 /// Both directions and the link.

@@ -95,7 +95,9 @@ impl Flags {
     pub const WANT_ACK: Flags = Flags(2);
     /// An envelope beyond the window, on a grant; eager only up to a short body.
     pub const GRANTED: Flags = Flags(4);
-    const KNOWN: u8 = 7;
+    /// More long bodies of the sender were under way when this one was sent: a hint.
+    pub const STREAM: Flags = Flags(8);
+    const KNOWN: u8 = 15;
 
     /// Whether all bits of `other` are set.
     pub fn has(self, other: Flags) -> bool {
@@ -106,6 +108,12 @@ impl Flags {
     #[must_use]
     pub fn without(self, other: Flags) -> Flags {
         Flags(self.0 & !other.0)
+    }
+
+    /// With `other`, if it `is` so.
+    #[must_use]
+    pub fn with_if(self, other: Flags, is: bool) -> Flags {
+        if is { self.with(other) } else { self }
     }
 
     /// Both together.
@@ -293,7 +301,7 @@ mod tests {
         assert_eq!(with(1, 0), Err(HeaderError::Magic(0x33)));
         assert_eq!(with(2, 0), Err(HeaderError::Kind(0)));
         assert_eq!(with(2, 12), Err(HeaderError::Kind(12)));
-        assert_eq!(with(3, 8), Err(HeaderError::Flags(8)));
+        assert_eq!(with(3, 16), Err(HeaderError::Flags(16)));
         assert_eq!(with(2, FrameKind::Ack as u8), Err(HeaderError::Flags(3)));
         assert_eq!(with(2, FrameKind::Cts as u8), Err(HeaderError::Flags(3)));
         assert_eq!(with(20, 1), Err(HeaderError::Reserved));

@@ -14,17 +14,13 @@ use crate::frame::FrameKind;
 use crate::partial_bodies::Target;
 use crate::rx;
 use crate::tx::SendContext;
-use crate::types::RemoteGet;
-
-/// Shortest body that the receiver reads from the sender's memory. Below this length a round trip
-/// and the system call cost more than a second copy.
-pub const MIN_GET: usize = 32 << 10;
+use crate::types::{GetLengths, RemoteGet};
 
 impl Engine {
     /// Sets, for the peer's link, which side can read the other's memory. `ours`: this rank reads
-    /// the peer's memory. `theirs`: the peer reads this rank's memory, from that length on. Without
-    /// this call neither side reads; a lost link resets it.
-    pub fn set_remote_access(&mut self, peer: Rank, ours: bool, theirs: Option<usize>) {
+    /// the peer's memory. `theirs`: the peer reads this rank's memory, from these lengths on.
+    /// Without this call neither side reads; a lost link resets it.
+    pub fn set_remote_access(&mut self, peer: Rank, ours: bool, theirs: Option<GetLengths>) {
         if let Some(Some(channel)) = self.channels.get_mut(peer.index())
             && channel.up
         {

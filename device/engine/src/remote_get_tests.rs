@@ -3,8 +3,7 @@
 use rejoin_channel_table::ids::Rank;
 
 use crate::harness::World;
-use crate::remote_get::MIN_GET;
-use crate::{Config, FrameKind, MessageMode, RemoteGet, ReqId};
+use crate::{Config, FrameKind, GetLengths, MIN_GET, MessageMode, RemoteGet, ReqId};
 
 /// Two ranks, linked; no segment of rank 0 begins at address 0.
 fn world() -> World {
@@ -15,9 +14,9 @@ fn world() -> World {
 }
 
 fn reach(world: &mut World, can: bool) {
-    world.nodes[0]
-        .engine
-        .set_remote_access(Rank(1), false, can.then_some(MIN_GET));
+    let lengths = can.then_some(GetLengths::from(MIN_GET));
+    let sender = &mut world.nodes[0].engine;
+    sender.set_remote_access(Rank(1), false, lengths);
     world.nodes[1].engine.set_remote_access(Rank(0), can, None);
 }
 
@@ -87,6 +86,46 @@ fn shorter_ones_are_sent_and_shorter_buffers_filled() {
     let got = world.nodes[1].engine.poll(received).expect("complete");
     assert_eq!((got.len, got.truncated), (100, Some(MIN_GET as u64)));
     assert!(world.bytes(1, seg) == body(100));
+    world.finish();
+}
+
+#[test]
+fn bodies_behind_others_are_read_from_another_length_on() {
+    let mut world = world();
+    let lengths = GetLengths {
+        single: usize::MAX,
+        stream: MIN_GET,
+    };
+    let sender = &mut world.nodes[0].engine;
+    sender.set_remote_access(Rank(1), false, Some(lengths));
+    let content = body(MIN_GET);
+    let pattern = World::pattern(Some(0), Some(3));
+    for _ in 0..2 {
+        // The receiver has answered to nothing when the second one is sent.
+        let [first, second] = [(); 2].map(|()| send(&mut world, &content, MessageMode::Standard));
+        world.settle();
+        let received = [(); 2].map(|()| world.recv(1, pattern, MIN_GET));
+        let get = next(&mut world).expect("a body to be read");
+        assert_eq!(get.to, received[1].1);
+        carry_out(&mut world, &get);
+        assert_eq!(next(&mut world), None);
+        world.settle();
+        for (request, seg) in received {
+            assert!(world.nodes[1].engine.poll(request).is_some());
+            assert!(world.bytes(1, seg) == content);
+        }
+        for request in [first, second] {
+            assert!(world.nodes[0].engine.poll(request).is_some());
+        }
+    }
+    // A blocking send may end before its receive, so its body is not offered.
+    send(&mut world, &content, MessageMode::Standard);
+    send(&mut world, &content, MessageMode::Blocking);
+    world.settle();
+    for _ in 0..2 {
+        world.recv(1, pattern, MIN_GET);
+        assert_eq!(next(&mut world), None);
+    }
     world.finish();
 }
 

@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::core_state::Core;
 use crate::frame::{Flags, FrameKind, GRANTED_LIMIT, HEADER_LEN, Header};
 use crate::requests::EngineRequest;
-use crate::types::{Detach, Envelope, MAX_PIECES, WritePiece, WriteVector};
+use crate::types::{Detach, Envelope, MAX_PIECES, MIN_GET, WritePiece, WriteVector};
 use crate::write_plan::PlannedPart;
 
 /// The context of a send: a channel, the shared state, and the values in frames.
@@ -87,7 +87,8 @@ impl SendContext<'_> {
             return true;
         }
         let len = send.seg.len;
-        let single_copy = channel.access.theirs.is_some_and(|least| len >= least);
+        let is_stream = !send.blocking && channel.tx.has_bodies_under_way();
+        let single_copy = channel.access.offers(len, is_stream);
         let fits = len <= self.config.eager_max && !single_copy;
         let Some((eager, mut flags)) = channel.tx.take_room(len, fits) else {
             return false;
@@ -102,9 +103,8 @@ impl SendContext<'_> {
         send.needs_finish = !eager;
         send.needs_ack = user_body;
         send.needs_match = eager && send.sync;
-        if send.sync {
-            flags = flags.with(Flags::SYNC);
-        }
+        flags = flags.with_if(Flags::SYNC, send.sync);
+        flags = flags.with_if(Flags::STREAM, is_stream && len >= MIN_GET);
         if user_body && !send.blocking && channel.tx.hurries(len, send.sync) {
             flags = channel.tx.asking(ssn, flags);
         }
@@ -186,6 +186,11 @@ impl Tx {
     /// request.
     fn hurries(&self, len: usize, sync: bool) -> bool {
         sync || len > UNHURRIED || self.retention.unacked_bodies() < PROMPT
+    }
+
+    /// Whether bodies are under way which the peer has not had as a whole, as far as is known.
+    fn has_bodies_under_way(&self) -> bool {
+        self.retention.unacked_bodies() > 0 || !self.open.is_empty()
     }
 
     /// The flags of a message that asks for its ack.

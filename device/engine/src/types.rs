@@ -227,6 +227,35 @@ pub struct RemoteGet {
     pub to: Segment,
 }
 
+/// Shortest body that the receiver ever reads from the sender's memory. Below this length a round
+/// trip and the system call cost more than a second copy.
+pub const MIN_GET: usize = 16 << 10;
+
+/// From which lengths on the peer reads bodies from this rank's memory, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GetLengths {
+    /// Of a body whose send is waited for, or that is the only one under way.
+    pub single: usize,
+    /// Of a body that is sent while others are under way.
+    pub stream: usize,
+}
+
+impl GetLengths {
+    /// All bodies from this length on.
+    #[must_use]
+    pub fn from(least: usize) -> Self {
+        Self {
+            single: least,
+            stream: least,
+        }
+    }
+
+    /// The shortest one of a use.
+    pub(crate) fn least(self, is_stream: bool) -> usize {
+        if is_stream { self.stream } else { self.single }
+    }
+}
+
 /// The answer of [`Engine::detach`](crate::Engine::detach).
 #[derive(Debug, PartialEq, Eq)]
 pub enum Detach<'a> {

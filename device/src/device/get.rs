@@ -3,8 +3,11 @@
 //!
 //! Bodies are cut into parts, which both sides copy. To share a short body would cost more.
 
+use std::time::Instant;
+
 use rejoin_engine::{Engine, RemoteGet};
 
+use crate::cost::BodyWay;
 use crate::job_member::JobMember;
 use crate::links::Links;
 use crate::meter::Meter;
@@ -57,9 +60,15 @@ impl GetHandler<'_> {
         let (book, live) = self.links.book_and_live(first.peer);
         let mut waits = || chunk_stall.lasts(first.peer, book.host(first.peer).unwrap_or_default());
         let parts = &parts[..count];
-        // SAFETY: the segments are posted receives', for which the callers have promised.
-        let failed = live.map_or(u64::MAX, |live| unsafe {
-            live.endpoint.get(parts, together, &mut waits)
+        let bytes = parts.iter().map(|part| part.len).sum();
+        let failed = live.map_or(u64::MAX, |live| {
+            let begun = Instant::now();
+            // SAFETY: the segments are posted receives', for which the callers have promised.
+            let failed = unsafe { live.endpoint.get(parts, together, &mut waits) };
+            if failed == 0 {
+                live.note_bodies(BodyWay::SingleCopy, (batch.count, bytes), begun);
+            }
+            failed
         });
         self.meter.stats.gets += count as u64;
         let mut at = 0;

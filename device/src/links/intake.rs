@@ -335,7 +335,10 @@ impl Intake<'_> {
         let body = self.engine.rx_header(live.rank, header)?;
         live.received_frame = true;
         live.body = match body {
-            RxBody::None => return Ok(()),
+            RxBody::None => {
+                live.begin_body(header, 0);
+                return Ok(());
+            }
             RxBody::Into { into, discard } => IncomingBody::Into { into, discard },
             RxBody::Buffer => IncomingBody::Buffer {
                 done: 0,
@@ -347,6 +350,9 @@ impl Intake<'_> {
             },
         };
         live.large = header.body_len() >= LARGE as u64;
+        if let IncomingBody::Into { into, .. } = live.body {
+            live.begin_body(header, into.len);
+        }
         self.finish_if_whole(live)
     }
 
@@ -391,6 +397,7 @@ impl Intake<'_> {
         };
         if whole {
             live.body = IncomingBody::None;
+            live.end_body();
             self.engine.rx_done(live.rank)?;
             program_memory::copy_out(self.engine);
         }

@@ -1,10 +1,13 @@
 //! A live link: reading and writing it, with the cuts of tests.
 
+use std::time::Instant;
+
 use rejoin_channel_table::ids::Rank;
-use rejoin_engine::HEADER_LEN;
+use rejoin_engine::{Flags, FrameKind, GetLengths, HEADER_LEN, Header};
 
 use super::burst::Burst;
 use super::unanswered::Unanswered;
+use crate::cost::{BodyCosts, BodyUse, BodyWay};
 use crate::meter::Meter;
 use crate::transport::{AnyEndpoint, Endpoint, Fault, Lost, Piece};
 
@@ -52,8 +55,14 @@ pub(crate) struct Live {
     pub(super) polled: bool,
     /// This rank knows whether the peer can read its memory.
     pub(super) access_known: bool,
-    /// The length from which on the engine lets the peer read bodies, if it can.
-    pub(super) min_get: Option<usize>,
+    /// The lengths from which on the engine lets the peer read bodies, if it can.
+    get_lengths: Option<GetLengths>,
+    /// What the ways of bodies that come over the link cost.
+    costs: BodyCosts,
+    /// What the sender said of the last long body.
+    body_use: BodyUse,
+    /// The long body of the present frame, and when its header came.
+    timed: Option<(usize, Instant)>,
     /// The last body was long: read little into the staging buffer, the rest in place.
     pub(super) large: bool,
     /// The present burst of nonblocking sends.
@@ -82,7 +91,10 @@ impl Live {
             rank,
             polled,
             access_known: false,
-            min_get: None,
+            get_lengths: None,
+            costs: BodyCosts::default(),
+            body_use: BodyUse::Single,
+            timed: None,
             write_blocked: false,
             received_frame: false,
             // Frames may have come right behind the handshake.
@@ -156,18 +168,51 @@ impl Live {
         self.write_blocked = false;
     }
 
-    /// Whether this side can read the peer's memory, and from which length on the peer reads this
+    /// Whether this side can read the peer's memory, and from which lengths on the peer reads this
     /// side's, if it can. `None`: that was reported already.
     #[inline]
-    pub(crate) fn learn_access(&mut self) -> Option<(bool, Option<usize>)> {
-        let least = self.endpoint.min_get();
-        if self.access_known && least == self.min_get {
+    pub(crate) fn learn_access(&mut self) -> Option<(bool, Option<GetLengths>)> {
+        let lengths = self.endpoint.get_lengths();
+        if self.access_known && lengths == self.get_lengths {
             return None;
         }
         let (ours, theirs) = self.endpoint.remote_access();
         self.access_known = theirs.is_some();
-        self.min_get = least;
-        Some((ours, least.filter(|_| theirs == Some(true))))
+        self.get_lengths = lengths;
+        Some((ours, lengths.filter(|_| theirs == Some(true))))
+    }
+
+    /// The header of a frame came. `len`: bytes of its body that follow and go to a receive.
+    #[inline]
+    pub(super) fn begin_body(&mut self, header: &Header, len: usize) {
+        if !BodyCosts::counts(usize::try_from(header.length).unwrap_or(usize::MAX)) {
+            return;
+        }
+        if matches!(header.kind, FrameKind::Eager | FrameKind::Rts) {
+            self.body_use = match header.flags.has(Flags::STREAM) {
+                true => BodyUse::Stream,
+                false => BodyUse::Single,
+            };
+        }
+        if self.polled && BodyCosts::counts(len) {
+            self.timed = Some((len, Instant::now()));
+        }
+    }
+
+    /// The body of the present frame is complete.
+    #[inline]
+    pub(super) fn end_body(&mut self) {
+        if let Some((len, begun)) = self.timed.take() {
+            self.note_bodies(BodyWay::Buffered, (1, len), begun);
+        }
+    }
+
+    /// So many bodies of so many bytes together came by this way since then.
+    pub(crate) fn note_bodies(&mut self, way: BodyWay, bodies: (usize, usize), begun: Instant) {
+        let time = (begun, Instant::now());
+        if let Some(word) = self.costs.note(way, self.body_use, bodies, time) {
+            self.endpoint.ask_for_lengths(word);
+        }
     }
 
     /// Whether a short message may be taken at once: no part of a frame has come, and none is held.

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use rejoin_engine::ShortHeader;
+use rejoin_engine::{GetLengths, ShortHeader};
 
 use super::{
     Capabilities, Endpoint, Fault, GetPart, MakeHeader, Mechanism, PathState, Piece, SendOutcome,
@@ -54,8 +54,12 @@ impl Endpoint for AnyEndpoint {
         each!(self, endpoint => endpoint.capabilities())
     }
 
-    fn min_get(&self) -> Option<usize> {
-        each!(self, endpoint => endpoint.min_get())
+    fn get_lengths(&self) -> Option<GetLengths> {
+        each!(self, endpoint => endpoint.get_lengths())
+    }
+
+    fn ask_for_lengths(&self, word: u64) {
+        each!(self, endpoint => endpoint.ask_for_lengths(word))
     }
 
     #[inline(always)]

@@ -2,13 +2,15 @@
 
 use std::ops::AddAssign;
 
+use rejoin_engine::GetLengths;
+
 /// Which of two nodes can read the other's memory, as one of them sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MemoryAccess {
     /// This node reads the peer's memory.
     pub ours: bool,
-    /// The peer reads this node's memory, from this length on.
-    pub theirs: Option<usize>,
+    /// The peer reads this node's memory, from these lengths on.
+    pub theirs: Option<GetLengths>,
 }
 
 /// How many bodies a node has read out of other nodes' memory.

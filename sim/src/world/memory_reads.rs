@@ -1,6 +1,7 @@
 //! Which ranks read whose memory, and when.
 
 use rejoin_channel_table::Rank;
+use rejoin_engine::GetLengths;
 
 use super::{Time, World};
 use crate::node::{MemoryAccess, Violation};
@@ -11,8 +12,21 @@ pub(super) const GET_SOON: u64 = 30;
 pub(super) const GET_DELAY: Time = 300;
 /// Percent of reads that fail, with some of the bytes read.
 const FAILED: u64 = 10;
-/// Bodies from this length on are read.
-const LEAST: usize = 1_000;
+/// Bodies from these lengths on are read: alone, and while others are under way.
+const LEAST: [GetLengths; 3] = [
+    GetLengths {
+        single: 1_000,
+        stream: 1_000,
+    },
+    GetLengths {
+        single: usize::MAX,
+        stream: 1_000,
+    },
+    GetLengths {
+        single: 3_000,
+        stream: 500,
+    },
+];
 
 impl World {
     /// Whether two ranks share a host.
@@ -29,7 +43,8 @@ impl World {
                     continue;
                 }
                 self.update_access(reader, owner, |access| access.ours = true);
-                self.update_access(owner, reader, |access| access.theirs = Some(LEAST));
+                let least = LEAST[self.rng.below(LEAST.len() as u64) as usize];
+                self.update_access(owner, reader, |access| access.theirs = Some(least));
             }
         }
     }

@@ -33,12 +33,13 @@ use crate::descriptors;
 
 /// Version of the memory's layout and meaning: the words, cells, rings, blocks and copy batches.
 /// Both ends must have the same.
-const LAYOUT: u64 = 3;
+const LAYOUT: u64 = 4;
 /// The words that say so stay where they are in every version.
 const VERSIONS: usize = 28;
 /// The words behind them.
 const RETURNED: usize = VERSIONS + 2;
 const DISTANCE: usize = RETURNED + 2;
+const BODY_WAYS: usize = DISTANCE + 2;
 /// Bytes before the cells: the shared words, each on two cache lines of its own, since processors
 /// fetch lines in pairs.
 const WORDS: usize = 8192;
@@ -46,7 +47,7 @@ const WORD: usize = 128;
 /// Bytes of the descriptions of the pieces of a copy batch.
 const CHUNK_WORDS: usize = rejoin_ring::chunks::MOST * 3 * 8;
 const _: () = assert!(20 * WORD + 2 * CHUNK_WORDS.next_multiple_of(WORD) <= 26 * WORD);
-const _: () = assert!(26 + 2 <= VERSIONS && (DISTANCE + 2) * WORD <= WORDS);
+const _: () = assert!(26 + 2 <= VERSIONS && (BODY_WAYS + 2) * WORD <= WORDS);
 /// Cells of one direction, between the words and the small rings. There are few, since they are
 /// fastest if the first-level caches of both cores hold them all.
 pub(crate) const CELLS: usize = 64;
@@ -123,6 +124,9 @@ pub(crate) enum SharedWord {
     /// How far the cores of both sides are from each other, as the reader of this direction has
     /// measured: see `buffered/cache_distance.rs`.
     Distance(Direction),
+    /// Which way long bodies are to take, as the reader of this direction asks: see
+    /// [`crate::cost`].
+    BodyWays(Direction),
 }
 
 /// A table of blocks.
@@ -161,6 +165,7 @@ impl SharedWord {
             Self::Version(direction) => (VERSIONS, direction),
             Self::Returned(direction) => (RETURNED, direction),
             Self::Distance(direction) => (DISTANCE, direction),
+            Self::BodyWays(direction) => (BODY_WAYS, direction),
         };
         let lines = match self {
             Self::Chunks(_) => CHUNK_WORDS.div_ceil(WORD),

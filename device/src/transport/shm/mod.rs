@@ -6,8 +6,8 @@
 //! | mechanism | module | bodies |
 //! |---|---|---|
 //! | short | [`short`] | up to 96 bytes, with their header in a cell |
-//! | buffered copy | [`buffered`] | up to `min_get`: behind a cell up to 8 KiB, else as frames |
-//! | single copy | [`single_copy`] | from `min_get` on, where the system lets the receiver read |
+//! | buffered copy | [`buffered`] | others: behind a cell up to 8 KiB, else as frames |
+//! | single copy | [`single_copy`] | long ones that the receiver does better to read ([`crate::cost`]) |
 //!
 //! The bytes go through blocks of memory of both sides ([`memory`]), without a system call while
 //! neither side sleeps. Beside them is the local socket over which the handshake went. A byte on it
@@ -36,22 +36,25 @@ pub(crate) use short::MAX_BODY;
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nix::sys::socket::{getsockopt, sockopt};
-use rejoin_engine::{MIN_GET, ShortHeader};
+use rejoin_engine::{GetLengths, ShortHeader};
 use rejoin_ring::{OutOfBounds, doorbell};
+
+use crate::cost::lengths_of_word;
 
 use super::{
     Capabilities, Copies, Endpoint, Fault, GetPart, Lost, MakeHeader, PathState, Piece,
     SendOutcome, TransportId,
 };
 use buffered::block_stream::BlockStream;
-use buffered::cache_distance::CacheDistance;
 use buffered::small_ring::SmallRing;
 use buffered::streaming_store::StreamingStore;
 use doorbells::Doorbells;
-use link_memory::Direction;
+use link_memory::{Direction, SharedWord, word};
 use short::link_cells::Cells;
 use short::{MAX_SHORT, Pace};
 use single_copy::cooperative::CooperativeCopy;
@@ -63,14 +66,6 @@ const USUAL: usize = 256 << 10;
 /// of them has the least size. With more than 128 ranks on the host each has that least size, and
 /// all together take more.
 const BUDGET: usize = 8 << 20;
-/// Shortest body that is read from the sender's memory where both cores share a cache: none is.
-/// Through blocks a body takes less time at every length: two cores copy at the same time, and a
-/// copy within the cache needs no look-up of pages.
-const MIN_GET_NEAR: usize = usize::MAX;
-/// Shortest body that is read from the sender's memory where the cores share no cache, and each
-/// rank has a core of its own. Two cores copy shorter bodies at the same time, and need not wait
-/// for each other.
-const MIN_GET_APART: usize = 128 << 10;
 /// Bytes of the blocks of one direction where so many ranks share a host: 256 KiB up to 32 of them,
 /// then less, but no less than 64 KiB.
 #[must_use]
@@ -111,8 +106,8 @@ pub struct ShmEndpoint {
     stream: BlockStream,
     /// Shortest body that the peer is to read itself, if the user has said so.
     min_get: Option<usize>,
-    /// Shortest body that the peer does better to read itself, where lines travel far.
-    min_get_far: usize,
+    /// What either side asks the other for: see [`crate::cost`].
+    asks: [NonNull<AtomicU64>; 2],
     cooperative: CooperativeCopy,
     /// This side's knowledge of the reader's progress.
     pace: Pace,
@@ -154,11 +149,7 @@ impl ShmEndpoint {
             small_ring: SmallRing::new(&memory, out),
             stream: BlockStream::new(&memory, out, StreamingStore::new(copies.shared_cores)),
             min_get: copies.min_get,
-            min_get_far: if copies.shared_cores {
-                MIN_GET
-            } else {
-                MIN_GET_APART
-            },
+            asks: [out, out.opposite()].map(|way| memory.word(SharedWord::BodyWays(way))),
             cooperative: CooperativeCopy::new(&memory, out),
             doorbells: Doorbells::new(&memory, out, socket),
             pace: Pace::new(copies.shared_cores),
@@ -233,11 +224,14 @@ impl Endpoint for ShmEndpoint {
         unsafe { self.take_next(header, into) };
     }
 
-    fn min_get(&self) -> Option<usize> {
-        self.min_get.or(Some(match self.stream.distance() {
-            CacheDistance::Near => MIN_GET_NEAR,
-            CacheDistance::Far => self.min_get_far,
-        }))
+    #[inline]
+    fn get_lengths(&self) -> Option<GetLengths> {
+        let asked = || lengths_of_word(word!(self.asks[0]).load(Ordering::Relaxed));
+        Some(self.min_get.map_or_else(asked, GetLengths::from))
+    }
+
+    fn ask_for_lengths(&self, word: u64) {
+        word!(self.asks[1]).store(word, Ordering::Relaxed);
     }
 
     fn remote_access(&self) -> (bool, Option<bool>) {

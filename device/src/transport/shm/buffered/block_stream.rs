@@ -105,12 +105,6 @@ impl BlockStream {
         }
     }
 
-    /// The way from this side's core to the reader's, as far as that is known.
-    #[inline(always)]
-    pub(in crate::transport::shm) fn distance(&self) -> CacheDistance {
-        self.out.distance()
-    }
-
     /// So many bytes of bodies came, through blocks or by single copy.
     #[inline]
     pub(in crate::transport::shm) fn passed(&mut self, len: usize) {
