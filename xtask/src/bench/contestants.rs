@@ -92,6 +92,8 @@ pub struct Field {
     pub mpis: Vec<Contestant>,
     /// The program of the floor.
     pub raw: PathBuf,
+    /// The program that measures the machine.
+    pub conditions: PathBuf,
     /// What carries the messages.
     pub medium: Medium,
 }
@@ -135,14 +137,12 @@ impl Field {
                 programs: compile(work, folder, &home)?,
             });
         }
-        let program = format!("raw{}", medium.name());
-        let raw = work.join(&program);
-        let source = crate::workspace::root()
-            .join("benches/c")
-            .join(program)
-            .with_extension("c");
-        checked(Command::new("cc").args(["-O2", "-o"]).arg(&raw).arg(source))?;
-        Ok(Self { mpis, raw, medium })
+        Ok(Self {
+            mpis,
+            raw: plain(work, &format!("raw{}", medium.name()))?,
+            conditions: plain(work, "conditions")?,
+            medium,
+        })
     }
 }
 
@@ -222,6 +222,16 @@ fn compile(work: &Path, name: &str, home: &Path) -> Result<PathBuf> {
                 .arg(source),
         )?;
     }
+    Ok(out)
+}
+
+/// Compiles a program that needs no MPI.
+fn plain(work: &Path, name: &str) -> Result<PathBuf> {
+    let out = work.join(name);
+    let source = crate::workspace::root().join("benches/c").join(name);
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O2", "-o"]).arg(&out);
+    checked(compiler.arg(source.with_extension("c")))?;
     Ok(out)
 }
 

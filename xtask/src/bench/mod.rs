@@ -3,6 +3,7 @@
 //! or of other bindings and parts of MPI ([`programs`]).
 
 mod cases;
+mod conditions;
 mod contestants;
 mod detectors;
 mod figures;
@@ -55,12 +56,16 @@ pub fn run(args: Args) -> Result<()> {
     let mut results = Vec::new();
     for case in &all {
         if is_chosen(case) {
-            let result = run::case(&field, case, &args);
+            let result = run::case(&field, case, &args)?;
             println!("{}", report::line(&result, args.medium));
+            // Those of a machine of another character stay.
+            let replaced = |r: &run::CaseResult| {
+                std::ptr::eq(r.case, case) && r.character() == result.character()
+            };
+            earlier.retain(|r| !replaced(r));
             results.push(result);
-        } else if let Some(at) = earlier.iter().position(|r| std::ptr::eq(r.case, case)) {
-            results.push(earlier.swap_remove(at));
         }
+        results.extend(earlier.extract_if(.., |r| std::ptr::eq(r.case, case)));
     }
     report::write(&out, &results, &args)?;
     let plot = |name: &str, results: &[&run::CaseResult]| {

@@ -23,11 +23,19 @@ fn advantage(r: &CaseResult) -> Option<f64> {
     Some(if r.case.higher { ratio } else { 1.0 / ratio })
 }
 
+/// The case, and the character of the machine if there may be figures of either.
+fn label(r: &CaseResult, medium: Medium) -> String {
+    match r.character().filter(|_| medium == Medium::Shm) {
+        Some(character) => format!("{}, {}", r.case.name(), character.name()),
+        None => r.case.name(),
+    }
+}
+
 /// Writes the plot as SVG.
 pub fn write(path: &Path, results: &[&CaseResult], medium: Medium) -> Result<()> {
     let all: Vec<(String, f64)> = results
         .iter()
-        .filter_map(|r| Some((r.case.name(), advantage(r)?)))
+        .filter_map(|r| Some((label(r, medium), advantage(r)?)))
         .collect();
     let title = format!(
         "Rejoin against the best peer over {} (times better)",

@@ -1,6 +1,7 @@
 //! The table: medians, ratios, and whether each goal is met.
 
 use super::cases::Goal;
+use super::conditions::{self, Character, Conditions};
 use super::contestants::{COLUMNS, Medium};
 use super::options::Args;
 use super::run::{CaseResult, Ratio, Samples};
@@ -62,6 +63,7 @@ fn verdict(r: &CaseResult) -> String {
             }
         };
         match told {
+            Some(_) if r.is_busy() => format!("? {text} (busy)"),
             Some(Some(true)) => format!("✓ {text}"),
             Some(Some(false)) => format!("✗ {text}"),
             Some(None) => format!("? {text}"),
@@ -80,7 +82,7 @@ fn ratio(v: Option<Ratio>) -> String {
 }
 
 /// The geometric mean of the ratios to the best peer of collectives of 2 and 4 ranks up to 256 KiB.
-fn mean_of_collectives(results: &[CaseResult]) -> Option<String> {
+fn mean_of_collectives(results: &[&CaseResult]) -> Option<String> {
     let small = results.iter().filter(|r| r.case.is_small_collective());
     let (logs, mut ranks): (Vec<f64>, Vec<u32>) = small
         .filter_map(|r| Some((ratios(r).0?.median.ln(), r.case.ranks)))
@@ -108,7 +110,13 @@ fn cells(r: &CaseResult, medium: Medium) -> Vec<String> {
             number(c.median()) + mark
         }));
     }
-    row.extend([ratio(peer), ratio(raw), verdict(r)]);
+    let shown = |c: Conditions| {
+        let Conditions { ring, read, others } = c;
+        let (ring, read) = (ring / 1000.0, read / 1000.0);
+        format!("{ring:.1} / {read:.1} / {:.0} %", others * 100.0)
+    };
+    let machine = r.conditions.map_or("–".into(), shown);
+    row.extend([ratio(peer), ratio(raw), verdict(r), machine]);
     row
 }
 
@@ -179,6 +187,26 @@ fn setting(medium: Medium) -> &'static str {
     }
 }
 
+/// One table.
+fn table(md: &mut String, results: &[&CaseResult], medium: Medium) -> Result<()> {
+    let floors = medium.floors().iter().map(|floor| floor.0);
+    let floors = floors.collect::<Vec<_>>();
+    writeln!(
+        md,
+        "| case | unit | {} | {} | vs best peer | vs raw | goal | ring / read / others |",
+        COLUMNS.join(" | "),
+        floors.join(" | ")
+    )?;
+    writeln!(md, "|{}", "---|".repeat(6 + COLUMNS.len() + floors.len()))?;
+    for r in results {
+        writeln!(md, "| {} |", cells(r, medium).join(" | "))?;
+    }
+    if let Some(text) = mean_of_collectives(results) {
+        write!(md, "\n{}", filled(&text))?;
+    }
+    Ok(())
+}
+
 /// Writes the table (`tcp.md` or `shm.md`) and every sample (`.tsv`).
 pub fn write(out: &Path, results: &[CaseResult], args: &Args) -> Result<()> {
     let medium = args.medium;
@@ -197,20 +225,25 @@ pub fn write(out: &Path, results: &[CaseResult], args: &Args) -> Result<()> {
         or missed (✗) only where both ends of the interval say so; else the rounds do not tell (?). \
         `~` marks a column whose samples differ by more than a factor of two.";
     writeln!(md, "{}\n{}", filled(&head), filled(rule))?;
-    let floors = medium.floors().iter().map(|floor| floor.0);
-    let floors = floors.collect::<Vec<_>>();
-    writeln!(
-        md,
-        "| case | unit | {} | {} | vs best peer | vs raw | goal |",
-        COLUMNS.join(" | "),
-        floors.join(" | ")
-    )?;
-    writeln!(md, "|{}", "---|".repeat(5 + COLUMNS.len() + floors.len()))?;
-    for r in results {
-        writeln!(md, "| {} |", cells(r, medium).join(" | "))?;
-    }
-    if let Some(text) = mean_of_collectives(results) {
-        write!(md, "\n{}", filled(&text))?;
+    write!(md, "{}", filled(&conditions::text(medium)))?;
+    let mut kinds: Vec<_> = Character::ALL.map(Some).to_vec();
+    kinds.push(None);
+    for kind in kinds {
+        // What two processes pay for each other's memory says nothing of TCP.
+        let is_of = |r: &&CaseResult| match medium {
+            Medium::Shm => r.character() == kind,
+            Medium::Tcp => kind.is_none(),
+        };
+        let results: Vec<_> = results.iter().filter(is_of).collect();
+        if !results.is_empty() {
+            let title = kind.map_or("Measured without a look at the machine", Character::title);
+            let title = match medium {
+                Medium::Shm => format!("\n## {title}\n"),
+                Medium::Tcp => String::new(),
+            };
+            writeln!(md, "{title}")?;
+            table(&mut md, &results, medium)?;
+        }
     }
     let file = out.join(medium.name());
     std::fs::write(file.with_extension("md"), md)?;

@@ -1,6 +1,7 @@
 //! Runs one case in interleaved rounds.
 
 use super::cases::{Case, Kind};
+use super::conditions::{Character, Conditions, Observer};
 use super::contestants::Field;
 use super::intervals::{interval, median};
 use super::options::Args;
@@ -79,10 +80,25 @@ pub struct CaseResult<'a> {
     pub case: &'a Case,
     /// One column per contestant.
     pub columns: Vec<Samples>,
+    /// What the machine was like; unset: an earlier version did not ask.
+    pub conditions: Option<Conditions>,
+}
+
+impl CaseResult<'_> {
+    /// The character of the machine, if it was measured.
+    pub fn character(&self) -> Option<Character> {
+        self.conditions.map(|conditions| conditions.character())
+    }
+
+    /// Whether other processes took too much time for a verdict.
+    pub fn is_busy(&self) -> bool {
+        self.conditions
+            .is_some_and(|conditions| conditions.is_busy())
+    }
 }
 
 /// Runs every contestant in turn, round after round, so that drift affects all alike.
-pub fn case<'a>(field: &Field, case: &'a Case, args: &Args) -> CaseResult<'a> {
+pub fn case<'a>(field: &Field, case: &'a Case, args: &Args) -> Result<CaseResult<'a>> {
     let floors = field.medium.floors();
     let names = field.mpis.iter().map(|m| m.name).chain(
         floors
@@ -97,31 +113,41 @@ pub fn case<'a>(field: &Field, case: &'a Case, args: &Args) -> CaseResult<'a> {
             failure: None,
         })
         .collect();
-    let program = case.program();
-    for round in 0..args.rounds {
+    let mut observer = Observer::new(&field.conditions);
+    for number in 0..args.rounds {
         // To and fro, so that none always comes first.
         let mut turns: Vec<_> = columns.iter_mut().enumerate().collect();
-        if round % 2 == 1 {
+        if number % 2 == 1 {
             turns.reverse();
         }
-        for (i, column) in turns {
-            let mut command = match field.mpis.get(i) {
-                Some(mpi) => mpi.command(program, case.ranks, &case.args(args.quick)),
-                None => {
-                    let mut raw = Command::new(&field.raw);
-                    raw.envs(floors[i - field.mpis.len()].1);
-                    raw.args(case.args(args.quick));
-                    raw
-                }
-            };
-            let value = once(&mut command, case.kind, Duration::from_secs(args.timeout));
-            column.values.push(value.as_ref().ok().copied());
-            if let Err(error) = value {
-                column.failure = Some(format!("{error:#}"));
+        observer.round(|| round(field, case, args, turns))?;
+    }
+    Ok(CaseResult {
+        case,
+        columns,
+        conditions: observer.conditions(),
+    })
+}
+
+/// Runs each contestant once, in this order.
+fn round(field: &Field, case: &Case, args: &Args, turns: Vec<(usize, &mut Samples)>) {
+    let floors = field.medium.floors();
+    for (i, column) in turns {
+        let mut command = match field.mpis.get(i) {
+            Some(mpi) => mpi.command(case.program(), case.ranks, &case.args(args.quick)),
+            None => {
+                let mut raw = Command::new(&field.raw);
+                raw.envs(floors[i - field.mpis.len()].1);
+                raw.args(case.args(args.quick));
+                raw
             }
+        };
+        let value = once(&mut command, case.kind, Duration::from_secs(args.timeout));
+        column.values.push(value.as_ref().ok().copied());
+        if let Err(error) = value {
+            column.failure = Some(format!("{error:#}"));
         }
     }
-    CaseResult { case, columns }
 }
 
 fn once(command: &mut Command, kind: Kind, limit: Duration) -> Result<f64> {
