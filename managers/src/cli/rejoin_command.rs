@@ -29,6 +29,13 @@ enum Command {
         /// Print the findings as JSON
         #[arg(long)]
         json: bool,
+        /// Measure how long messages between two ranks of this host take by each way that they can
+        /// go
+        #[arg(long, conflicts_with = "program")]
+        transports: bool,
+        /// Be one of the two ranks
+        #[arg(long, hide = true)]
+        transport_rank: bool,
     },
     /// Show your running jobs on this host: ranks, checkpoints, failures
     Status {
@@ -152,7 +159,16 @@ pub fn main() -> i32 {
         Err(error) => return super::printed("rejoin", &error),
     };
     match arguments.command {
-        Command::Doctor { program, json } => doctor::run(program.as_deref(), json),
+        Command::Doctor {
+            transport_rank: true,
+            ..
+        } => doctor::transports::as_rank(),
+        Command::Doctor {
+            transports: true,
+            json,
+            ..
+        } => doctor::transports::run(json),
+        Command::Doctor { program, json, .. } => doctor::run(program.as_deref(), json),
         Command::Status { job, json } => jobs::status(job.as_deref(), json),
         Command::Top { job } => top_command::run(job.as_deref()),
         Command::Checkpoint { job } => jobs::checkpoint(job.as_deref()),

@@ -7,6 +7,7 @@ mod program;
 mod reading;
 mod system_checks;
 mod transport;
+pub mod transports;
 
 pub use finding::{Finding, Grade};
 
