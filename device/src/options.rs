@@ -50,6 +50,9 @@ pub struct Options {
     /// `REJOIN_REDUCE_ORDER`, `ranks` or `hosts`: the order in which a reduction combines may
     /// follow the hosts. Nothing to the device, but it tells the manager what all ranks must share.
     pub reduce_by_hosts: bool,
+    /// `REJOIN_THREADS`, `program` or `multiple`: threads may call MPI at once, although the
+    /// program does not ask for that. Nothing to the device.
+    pub threads: bool,
     /// `REJOIN_TEST_CUT=seed:interval`: a test facility, not for production. Cuts a live link at
     /// random moments, on average once in `interval` writes and reads that move bytes, also inside
     /// a body.
@@ -74,6 +77,7 @@ impl Default for Options {
             single_copy_min: None,
             file_undo_limit: 16 << 30,
             reduce_by_hosts: false,
+            threads: false,
             cut: None,
         }
     }
@@ -131,6 +135,8 @@ impl Options {
         }
         let by_hosts = one_of("REJOIN_REDUCE_ORDER", &[("ranks", false), ("hosts", true)])?;
         options.reduce_by_hosts = by_hosts.unwrap_or(false);
+        let threads = one_of("REJOIN_THREADS", &[("program", false), ("multiple", true)])?;
+        options.threads = threads.unwrap_or(false);
         if let Some(text) = variable("REJOIN_TEST_CUT") {
             let cut = if cfg!(feature = "fault-injection") {
                 parse_cut(&text)

@@ -246,6 +246,12 @@ impl Dev {
         look_at!(self.reduces_by_hosts())
     }
 
+    /// Whether threads may call at the same time, although the program does not ask for that
+    /// (`REJOIN_THREADS`).
+    pub fn expects_threads(&self) -> bool {
+        look_at!(self.expects_threads())
+    }
+
     /// Which ranks of the job share a host, and what a message within a host costs.
     pub fn locality(&self) -> JobLocality {
         look_at!(self.locality())

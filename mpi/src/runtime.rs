@@ -62,6 +62,17 @@ pub struct Mpi {
     leftovers: Leftovers,
 }
 
+/// Two calls met in the device.
+#[cold]
+#[inline(never)]
+fn used_at_once() -> ! {
+    panic!(
+        "a thread calls MPI while another call uses the connections of this rank. If the program \
+         calls from several threads at once and does not ask for MPI_THREAD_MULTIPLE, start it \
+         with REJOIN_THREADS=multiple"
+    )
+}
+
 impl Mpi {
     /// The state over a device that is ready.
     pub fn new(dev: Dev) -> Rc<Self> {
@@ -105,13 +116,13 @@ impl Mpi {
     /// The device, for reading.
     #[inline(always)]
     pub(crate) fn dev(&self) -> Ref<'_, Dev> {
-        self.dev.borrow()
+        self.dev.try_borrow().unwrap_or_else(|_| used_at_once())
     }
 
     /// The device, for changes.
     #[inline(always)]
     pub(crate) fn dev_mut(&self) -> RefMut<'_, Dev> {
-        self.dev.borrow_mut()
+        self.dev.try_borrow_mut().unwrap_or_else(|_| used_at_once())
     }
 
     /// The device, for changes. `None`: a call further up this stack uses it.
@@ -161,6 +172,11 @@ impl Mpi {
     /// The process can't return to the job.
     pub fn safe_point(&self) -> Result<()> {
         self.dev_mut().safe_point()
+    }
+
+    /// Whether threads may call MPI at the same time, although the program does not ask for that.
+    pub fn expects_threads(&self) -> bool {
+        self.dev().expects_threads()
     }
 
     /// Nondeterministic answers are recorded, and repeated after a restore.

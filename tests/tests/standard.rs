@@ -111,6 +111,16 @@ fn threads_that_wait_for_different_things_each_get_theirs() {
 }
 
 #[test]
+fn threads_for_which_a_program_does_not_ask_communicate_if_its_user_says_so() {
+    for transport in ["tcp", "shm"] {
+        let run = Run::new(4, program("unasked")).env("REJOIN_TRANSPORT", transport);
+        let done = run.env("REJOIN_THREADS", "multiple").arg("2000");
+        let done = done.limit(LIMIT).ok();
+        assert_eq!(done.stdout(), "2000 rounds of two threads\n");
+    }
+}
+
+#[test]
 fn the_thread_that_leaves_last_waits_for_the_links_of_the_others() {
     for transport in ["tcp", "shm"] {
         let run = Run::new(5, program("leaver")).env("REJOIN_TRANSPORT", transport);

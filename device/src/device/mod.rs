@@ -268,6 +268,12 @@ impl Device {
         self.member.options().reduce_by_hosts
     }
 
+    /// Whether threads may call MPI at the same time, although the program does not ask for that.
+    #[must_use]
+    pub fn expects_threads(&self) -> bool {
+        self.member.options().threads
+    }
+
     /// The launcher's settings for this rank.
     #[must_use]
     pub fn settings(&self) -> &RankOptions {

@@ -43,6 +43,7 @@ impl Adi for Device {
         fn size(&self) -> u32;
         fn locality(&self) -> JobLocality;
         fn reduces_by_hosts(&self) -> bool;
+        fn expects_threads(&self) -> bool;
         fn appnum(&self) -> Option<u32>;
         fn is_complete(&self, r: ReqId) -> bool;
         fn moved(&self) -> u64;

@@ -46,6 +46,8 @@ pub(super) trait Adi {
     fn host_of(&self, rank: Rank) -> String;
     /// Whether the order in which a reduction combines may follow the hosts.
     fn reduces_by_hosts(&self) -> bool;
+    /// Whether threads may call at the same time, although the program does not ask for that.
+    fn expects_threads(&self) -> bool;
     /// The number of the program in an MPMD start.
     fn appnum(&self) -> Option<u32>;
 

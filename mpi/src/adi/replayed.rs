@@ -98,6 +98,11 @@ impl Adi for Replayed {
     }
 
     #[cold]
+    fn expects_threads(&self) -> bool {
+        false
+    }
+
+    #[cold]
     fn appnum(&self) -> Option<u32> {
         self.replayer.start().appnum
     }

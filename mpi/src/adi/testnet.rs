@@ -298,6 +298,10 @@ impl Adi for Port {
         false
     }
 
+    fn expects_threads(&self) -> bool {
+        false
+    }
+
     fn appnum(&self) -> Option<u32> {
         None
     }

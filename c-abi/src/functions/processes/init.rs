@@ -131,8 +131,10 @@ pub(crate) fn open(mpi: &AbiState, level: c_int) -> Result<c_int> {
         }
     }
     mpi.users.set(mpi.users.get() + 1);
-    let level = match mpi.core()?.repeats_answers() {
+    let core = mpi.core()?;
+    let level = match core.repeats_answers() {
         true if level == MPI_THREAD_MULTIPLE => MPI_THREAD_SERIALIZED,
+        false if core.expects_threads() => MPI_THREAD_MULTIPLE,
         _ => level,
     };
     let multiple = level == MPI_THREAD_MULTIPLE;
