@@ -401,11 +401,13 @@ fn seed() -> Result<u64> {
 
 /// Scripts of `tests/clients`: those that show what no other one does, the longest first.
 /// `cargo xtask clients` runs all.
-const CLIENTS: [&str; 10] = [
+const CLIENTS: [&str; 12] = [
     "mpi4py",
     "openmpi",
     "mpich",
     "debian/hpcc",
+    "debian/mumps",
+    "debian/superlu",
     "debian/cxx",
     "fortran",
     "foreign",

@@ -5,6 +5,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
+use std::mem::transmute;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -33,6 +34,10 @@ const BYTE: usize = 0x247;
 const TAG: c_int = 1;
 
 type Handle = *mut c_void;
+type Init = unsafe extern "C" fn(*mut c_int, *mut *mut *mut c_char) -> c_int;
+type Finalize = unsafe extern "C" fn() -> c_int;
+type Rank = unsafe extern "C" fn(Handle, *mut c_int) -> c_int;
+type WaitAll = unsafe extern "C" fn(c_int, *mut Handle, *mut c_void) -> c_int;
 type Send = unsafe extern "C" fn(*const u8, c_int, Handle, c_int, c_int, Handle) -> c_int;
 type Receive =
     unsafe extern "C" fn(*mut u8, c_int, Handle, c_int, c_int, Handle, *mut c_void) -> c_int;
@@ -41,12 +46,12 @@ type Begin =
 
 /// The functions of the library that a probe calls.
 struct Mpi {
-    finalize: unsafe extern "C" fn() -> c_int,
+    finalize: Finalize,
     send: Send,
     receive: Receive,
     begin_send: Begin,
     begin_receive: Begin,
-    wait_all: unsafe extern "C" fn(c_int, *mut Handle, *mut c_void) -> c_int,
+    wait_all: WaitAll,
     rank: c_int,
 }
 
@@ -117,24 +122,22 @@ impl Mpi {
                 Ok(found)
             }
         };
-        type Init = unsafe extern "C" fn(*mut c_int, *mut *mut *mut c_char) -> c_int;
-        type Rank = unsafe extern "C" fn(Handle, *mut c_int) -> c_int;
         let mut rank = 0;
         // SAFETY: each symbol is the function of that name, whose C declaration the type repeats;
         // MPI_Init takes null pointers, and the rank has a place.
         unsafe {
-            use std::mem::transmute;
-            let init: Init = transmute(find(c"MPI_Init")?);
+            type Found = *mut c_void;
+            let init = transmute::<Found, Init>(find(c"MPI_Init")?);
             checked(init(std::ptr::null_mut(), std::ptr::null_mut()), "MPI_Init")?;
-            let of: Rank = transmute(find(c"MPI_Comm_rank")?);
+            let of = transmute::<Found, Rank>(find(c"MPI_Comm_rank")?);
             checked(of(handle(WORLD), &raw mut rank), "MPI_Comm_rank")?;
             Ok(Self {
-                finalize: transmute(find(c"MPI_Finalize")?),
-                send: transmute(find(c"MPI_Send")?),
-                receive: transmute(find(c"MPI_Recv")?),
-                begin_send: transmute(find(c"MPI_Isend")?),
-                begin_receive: transmute(find(c"MPI_Irecv")?),
-                wait_all: transmute(find(c"MPI_Waitall")?),
+                finalize: transmute::<Found, Finalize>(find(c"MPI_Finalize")?),
+                send: transmute::<Found, Send>(find(c"MPI_Send")?),
+                receive: transmute::<Found, Receive>(find(c"MPI_Recv")?),
+                begin_send: transmute::<Found, Begin>(find(c"MPI_Isend")?),
+                begin_receive: transmute::<Found, Begin>(find(c"MPI_Irecv")?),
+                wait_all: transmute::<Found, WaitAll>(find(c"MPI_Waitall")?),
                 rank,
             })
         }
