@@ -9,6 +9,9 @@ use super::contest::{BodyWay, Contest};
 /// The shortest bodies of each class of lengths. Within a class, a body costs about the same per
 /// byte.
 const CLASSES: [usize; 4] = [MIN_GET, 64 << 10, 256 << 10, 1 << 20];
+/// The first class of single bodies that may be read. The send of a shorter one returns before its
+/// receive is posted: programs that others run rely on that.
+const FIRST_SINGLE: usize = 1;
 
 /// What the sender of a body does meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +56,7 @@ impl BodyCosts {
         };
         let class = class_of(len / bodies.max(1))?;
         let contest = match of {
+            BodyUse::Single if class < FIRST_SINGLE => return None,
             BodyUse::Single => &mut self.single[class],
             BodyUse::Stream => &mut self.stream[class],
         };
@@ -130,6 +134,15 @@ mod tests {
         let word = run(&mut costs, BodyUse::Single, 1 << 20, 60);
         let lengths = lengths_of_word(word);
         assert_eq!((lengths.single, lengths.stream), (1 << 20, 64 << 10));
+    }
+
+    #[test]
+    fn a_short_single_body_is_never_offered() {
+        let mut costs = BodyCosts::default();
+        let word = run(&mut costs, BodyUse::Single, (64 << 10) - 1, 1000);
+        assert_eq!(lengths_of_word(word).single, usize::MAX);
+        let word = run(&mut costs, BodyUse::Single, 64 << 10, 1000);
+        assert_eq!(lengths_of_word(word).single, 64 << 10);
     }
 
     #[test]
