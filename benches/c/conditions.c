@@ -104,6 +104,8 @@ int main(int argc, char **argv)
     pid_t child = fork();
     if (child < 0)
         die("fork");
+    /* Neither waits for longer for the other one. */
+    alarm(60);
     if (child == 0) {
         if (ring)
             fill_ring(s, body);

@@ -20,7 +20,7 @@ use rejoin_channel_table::{
     AddressBook, BusinessCard, Epoch, Generation, Identity, Incarnation, JobId, Rank,
 };
 use rejoin_engine::{
-    Completion, Config, Envelope, FailedProbes, GetLengths, MessageMode, ReqId, Segment,
+    Completion, Config, Envelope, FailedProbes, Gets, MessageMode, ReqId, Segment,
 };
 use rejoin_sim::message_check::{self, Outcome};
 use rejoin_sim::message_plan::{Message, Plan, Receive, Step, content, pattern};
@@ -505,10 +505,7 @@ const SMALL: Config = Config {
 /// Each of two ranks reads bodies of 100 bytes out of the other's memory.
 const ACCESS: MemoryAccess = MemoryAccess {
     ours: true,
-    theirs: Some(GetLengths {
-        single: 100,
-        stream: 100,
-    }),
+    theirs: Some(Gets::all_from(100)),
 };
 
 fn plan(config: Config, messages: &[(u32, i32, usize, MessageMode)], receives: &[Receive]) -> Plan {

@@ -8,6 +8,7 @@ use rejoin_tests::processes::{all_gone, descendants, kill, wait_for};
 use rejoin_tests::skip::skipped;
 use rejoin_tests::tracee::{Stop, Tracee, word_of};
 use rejoin_tests::{Finished, Run, finish, prefix, program};
+use serde_json::Value;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -93,6 +94,36 @@ fn where_no_memory_of_others_may_be_written_its_owner_reads_all() {
     same(&done, &undisturbed);
     assert!(done.counted("bytes_got") > 0, "{}", done.text());
     assert_eq!(done.counted("bytes_put"), 0, "{}", done.text());
+}
+
+#[test]
+fn the_doctor_measures_each_way_of_messages() {
+    let rejoin = prefix().join("bin/rejoin");
+    let mut command = Command::new(rejoin);
+    let output = command.args(["doctor", "--transports", "--json"]).output();
+    let output = output.expect("starting rejoin");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+    let told: Value = serde_json::from_str(&text).expect("JSON");
+    let ways = told["ways"].as_array().expect("ways");
+    let names: Vec<_> = ways.iter().map(|way| &way["way"]).collect();
+    assert_eq!(
+        names,
+        ["TCP", "through the link", "single copy", "as programs run"]
+    );
+    for way in ways {
+        let figures = way["figures"].as_array().expect("figures");
+        // Where the system lets ranks read each other's memory, from 16 KiB on.
+        let wanted: &[usize] = match (way["way"] == "single copy", &way["problem"]) {
+            (false, Value::Null) => &[9],
+            (true, Value::Null) => &[5],
+            _ => &[0],
+        };
+        assert!(wanted.contains(&figures.len()), "{text}");
+        let is_time = |figure: &Value| figure["microseconds"].as_f64().is_some_and(|t| t > 0.0);
+        assert!(figures.iter().all(is_time), "{text}");
+    }
+    assert_eq!(ways[3]["problem"], Value::Null, "{text}");
 }
 
 #[test]

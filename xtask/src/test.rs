@@ -399,8 +399,8 @@ fn seed() -> Result<u64> {
     }
 }
 
-/// Scripts of `tests/clients`: those that show what no other one does, the longest first.
-/// `cargo xtask clients` runs all.
+/// Scripts of `tests/clients`: those that show what no other one does, the longest first, as far as
+/// the time allows. `cargo xtask clients` runs all.
 const CLIENTS: [&str; 12] = [
     "mpi4py",
     "openmpi",

@@ -14,7 +14,7 @@ use crate::partial_bodies::{PartialBodies, Target};
 use crate::peer_view::PeerView;
 use crate::pool::Buf;
 use crate::receive_state::ReceiveLogged;
-use crate::types::{Envelope, GetLengths, Segment};
+use crate::types::{Envelope, Gets, MIN_GET, Segment};
 use crate::write_plan::WritePlan;
 
 /// A body that lies outside of the retention's ring.
@@ -133,16 +133,21 @@ pub(crate) struct Rx {
 pub(crate) struct RemoteAccess {
     /// This rank can read the peer's memory.
     pub ours: bool,
-    /// The peer can read this rank's memory: bodies from these lengths on.
-    pub theirs: Option<GetLengths>,
+    /// The peer can read this rank's memory: these bodies.
+    pub theirs: Option<Gets>,
 }
 
 impl RemoteAccess {
+    /// Whether the peer learns what else is under way with a body. Only a link whose ends have the
+    /// same version lets the peer read.
+    pub(crate) fn tells_use(self, len: usize) -> bool {
+        len >= MIN_GET && self.theirs.is_some()
+    }
+
     /// Whether the peer is to read a body, which is sent while others are under way or not.
     #[inline]
     pub(crate) fn offers(self, len: usize, is_stream: bool) -> bool {
-        self.theirs
-            .is_some_and(|lengths| len >= lengths.least(is_stream))
+        self.theirs.is_some_and(|gets| gets.have(len, is_stream))
     }
 }
 

@@ -95,7 +95,8 @@ impl Flags {
     pub const WANT_ACK: Flags = Flags(2);
     /// An envelope beyond the window, on a grant; eager only up to a short body.
     pub const GRANTED: Flags = Flags(4);
-    /// More long bodies of the sender were under way when this one was sent: a hint.
+    /// Other bodies of the sender may have been under way when this one was sent: a hint, of bodies
+    /// that a receiver may read.
     pub const STREAM: Flags = Flags(8);
     const KNOWN: u8 = 15;
 

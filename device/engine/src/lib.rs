@@ -82,7 +82,7 @@
 //! probe(&Pattern) -> Option<Probe>                  mprobe(&Pattern) -> Option<(MsgId, Probe)>
 //! poll(ReqId) -> Option<Completion>                 is_complete(ReqId) -> bool
 //! cancel(ReqId)   free(ReqId)   detach(ReqId) -> Detach<'_>   next_copy() -> Option<Copy<'_>>
-//! set_remote_access(Rank, ours: bool, theirs: Option<GetLengths>)   next_get() -> Option<RemoteGet>   get_done(&RemoteGet, whole: bool)
+//! set_remote_access(Rank, ours: bool, theirs: Option<Gets>)   next_get() -> Option<RemoteGet>   get_done(&RemoteGet, whole: bool)
 //! next_ready() -> Option<Rank>   tx_pending(Rank) -> bool   tx_waiting(Rank) -> bool
 //! tx_gather(Rank) -> WriteVector<'_>  tx_advance(Rank, bytes: usize)
 //! rx_header(Rank, &Header) -> Result<RxBody, ProtocolError>
@@ -149,9 +149,9 @@ pub use groups::{LogLook, Received, ReceivedBody, WildMatch};
 pub use omission::Omission;
 pub use short_header::ShortHeader;
 pub use types::{
-    BodySource, Completion, Copy, Detach, Envelope, GetLengths, LogCopy, MAX_PIECES, MIN_GET,
-    MessageMode, MsgId, Pattern, Probe, RemoteGet, ReqId, RxBody, Segment, Sent, UnrecordedMark,
-    WritePiece, WriteVector,
+    BodySource, Completion, Copy, Detach, Envelope, GET_CLASSES, GetLengths, Gets, LogCopy,
+    MAX_PIECES, MIN_GET, MessageMode, MsgId, Pattern, Probe, RemoteGet, ReqId, RxBody, Segment,
+    Sent, UnrecordedMark, WritePiece, WriteVector, get_class,
 };
 pub use waiting::{Operation, PeerCounts, WaitCause, Waiting};
 

@@ -14,13 +14,13 @@ use crate::frame::FrameKind;
 use crate::partial_bodies::Target;
 use crate::rx;
 use crate::tx::SendContext;
-use crate::types::{GetLengths, RemoteGet};
+use crate::types::{Gets, RemoteGet};
 
 impl Engine {
     /// Sets, for the peer's link, which side can read the other's memory. `ours`: this rank reads
-    /// the peer's memory. `theirs`: the peer reads this rank's memory, from these lengths on.
+    /// the peer's memory. `theirs`: the peer reads these bodies in this rank's memory.
     /// Without this call neither side reads; a lost link resets it.
-    pub fn set_remote_access(&mut self, peer: Rank, ours: bool, theirs: Option<GetLengths>) {
+    pub fn set_remote_access(&mut self, peer: Rank, ours: bool, theirs: Option<Gets>) {
         if let Some(Some(channel)) = self.channels.get_mut(peer.index())
             && channel.up
         {

@@ -3,7 +3,7 @@
 use rejoin_channel_table::ids::Rank;
 
 use crate::harness::World;
-use crate::{Config, FrameKind, GetLengths, MIN_GET, MessageMode, RemoteGet, ReqId};
+use crate::{Config, FrameKind, GetLengths, Gets, MIN_GET, MessageMode, RemoteGet, ReqId};
 
 /// Two ranks, linked; no segment of rank 0 begins at address 0.
 fn world() -> World {
@@ -14,7 +14,7 @@ fn world() -> World {
 }
 
 fn reach(world: &mut World, can: bool) {
-    let lengths = can.then_some(GetLengths::from(MIN_GET));
+    let lengths = can.then_some(Gets::all_from(MIN_GET));
     let sender = &mut world.nodes[0].engine;
     sender.set_remote_access(Rank(1), false, lengths);
     world.nodes[1].engine.set_remote_access(Rank(0), can, None);
@@ -92,9 +92,9 @@ fn shorter_ones_are_sent_and_shorter_buffers_filled() {
 #[test]
 fn bodies_behind_others_are_read_from_another_length_on() {
     let mut world = world();
-    let lengths = GetLengths {
-        single: usize::MAX,
-        stream: MIN_GET,
+    let lengths = Gets {
+        single: GetLengths::of_classes(0b1110),
+        stream: GetLengths::of_classes(0b0001),
     };
     let sender = &mut world.nodes[0].engine;
     sender.set_remote_access(Rank(1), false, Some(lengths));

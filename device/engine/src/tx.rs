@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::core_state::Core;
 use crate::frame::{Flags, FrameKind, GRANTED_LIMIT, HEADER_LEN, Header};
 use crate::requests::EngineRequest;
-use crate::types::{Detach, Envelope, MAX_PIECES, MIN_GET, WritePiece, WriteVector};
+use crate::types::{Detach, Envelope, MAX_PIECES, WritePiece, WriteVector};
 use crate::write_plan::PlannedPart;
 
 /// The context of a send: a channel, the shared state, and the values in frames.
@@ -104,7 +104,7 @@ impl SendContext<'_> {
         send.needs_ack = user_body;
         send.needs_match = eager && send.sync;
         flags = flags.with_if(Flags::SYNC, send.sync);
-        flags = flags.with_if(Flags::STREAM, is_stream && len >= MIN_GET);
+        flags = flags.with_if(Flags::STREAM, is_stream && channel.access.tells_use(len));
         if user_body && !send.blocking && channel.tx.hurries(len, send.sync) {
             flags = channel.tx.asking(ssn, flags);
         }

@@ -227,32 +227,78 @@ pub struct RemoteGet {
     pub to: Segment,
 }
 
-/// Shortest body that the receiver ever reads from the sender's memory. Below this length a round
-/// trip and the system call cost more than a second copy.
-pub const MIN_GET: usize = 16 << 10;
+/// Shortest body of a class that the receiver reads from the sender's memory.
+pub const MIN_GET: usize = GET_CLASSES[0];
 
-/// From which lengths on the peer reads bodies from this rank's memory, in bytes.
+/// Where the classes of lengths begin for which a device says apart whether bodies are read, in
+/// bytes.
+pub const GET_CLASSES: [usize; 4] = [64 << 10, 128 << 10, 256 << 10, 1 << 20];
+
+/// The class of a length; `None`: it is shorter than all.
+#[must_use]
+#[inline]
+pub fn get_class(len: usize) -> Option<usize> {
+    GET_CLASSES.iter().rposition(|least| len >= *least)
+}
+
+/// Lengths of bodies that the peer reads from this rank's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GetLengths {
-    /// Of a body whose send is waited for, or that is the only one under way.
-    pub single: usize,
-    /// Of a body that is sent while others are under way.
-    pub stream: usize,
+    /// All from this length on, in bytes.
+    pub least: usize,
+    /// Those of these classes as well: a bit for each of [`GET_CLASSES`].
+    pub classes: u8,
 }
 
 impl GetLengths {
-    /// All bodies from this length on.
+    /// All from this length on.
     #[must_use]
-    pub fn from(least: usize) -> Self {
+    pub const fn all_from(least: usize) -> Self {
+        Self { least, classes: 0 }
+    }
+
+    /// Those of these classes.
+    #[must_use]
+    pub const fn of_classes(classes: u8) -> Self {
         Self {
-            single: least,
-            stream: least,
+            least: usize::MAX,
+            classes,
         }
     }
 
-    /// The shortest one of a use.
-    pub(crate) fn least(self, is_stream: bool) -> usize {
-        if is_stream { self.stream } else { self.single }
+    fn has(self, len: usize) -> bool {
+        len >= self.least || get_class(len).is_some_and(|class| self.classes >> class & 1 == 1)
+    }
+}
+
+/// Bodies that the peer reads from this rank's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Gets {
+    /// Of a body that is sent alone, or whose send blocks.
+    pub single: GetLengths,
+    /// Of a body that is sent while others are under way.
+    pub stream: GetLengths,
+}
+
+impl Gets {
+    /// All bodies from this length on.
+    #[must_use]
+    pub const fn all_from(least: usize) -> Self {
+        let lengths = GetLengths::all_from(least);
+        Self {
+            single: lengths,
+            stream: lengths,
+        }
+    }
+
+    /// Whether a body is one of them.
+    #[inline]
+    pub(crate) fn have(self, len: usize, is_stream: bool) -> bool {
+        if is_stream {
+            self.stream.has(len)
+        } else {
+            self.single.has(len)
+        }
     }
 }
 

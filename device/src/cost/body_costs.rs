@@ -2,21 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use rejoin_engine::{GetLengths, MIN_GET};
+use rejoin_engine::{GET_CLASSES, GetLengths, Gets, MIN_GET, get_class};
 
 use super::contest::{BodyWay, Contest};
 
-/// The shortest bodies of each class of lengths. Within a class, a body costs about the same per
-/// byte.
-const CLASSES: [usize; 4] = [MIN_GET, 64 << 10, 256 << 10, 1 << 20];
 /// The first class of single bodies that may be read. The send of a shorter one returns before its
 /// receive is posted: programs that others run rely on that.
 const FIRST_SINGLE: usize = 1;
+const CLASSES: usize = GET_CLASSES.len();
 
 /// What the sender of a body does meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum BodyUse {
-    /// It waits for this body alone: the time of one counts.
+    /// It has sent this body alone: the time of one counts.
     #[default]
     Single,
     /// More of its bodies are under way: the rate of many counts.
@@ -26,10 +24,12 @@ pub(crate) enum BodyUse {
 /// The measurements of one receiver of a link.
 #[derive(Debug, Default)]
 pub(crate) struct BodyCosts {
-    single: [Contest; CLASSES.len()],
-    stream: [Contest; CLASSES.len()],
+    single: [Contest; CLASSES],
+    stream: [Contest; CLASSES],
     /// When the last body was complete.
     over: Option<Instant>,
+    /// The sender's memory can't be read: nothing is measured.
+    is_over: bool,
 }
 
 impl BodyCosts {
@@ -48,13 +48,16 @@ impl BodyCosts {
         (bodies, len): (usize, usize),
         (begun, over): (Instant, Instant),
     ) -> Option<u64> {
+        if self.is_over {
+            return None;
+        }
         let before = self.over.replace(over);
         // In a stream, the time between two bodies is of their cost.
         let begun = match (of, before) {
             (BodyUse::Stream, Some(before)) if begun - before < over - begun => before,
             _ => begun,
         };
-        let class = class_of(len / bodies.max(1))?;
+        let class = get_class(len / bodies.max(1))?;
         let contest = match of {
             BodyUse::Single if class < FIRST_SINGLE => return None,
             BodyUse::Single => &mut self.single[class],
@@ -63,6 +66,15 @@ impl BodyCosts {
         let asked = contest.asked();
         contest.note(way, time_per_kib(len, over - begun));
         (contest.asked() != asked).then(|| self.word())
+    }
+
+    /// The sender's memory can't be read any more. What the sender is to be told.
+    pub(crate) fn end(&mut self) -> u64 {
+        *self = Self {
+            is_over: true,
+            ..Self::default()
+        };
+        self.word()
     }
 
     /// The ways that are asked for: a bit for each class of either use.
@@ -74,29 +86,20 @@ impl BodyCosts {
     }
 }
 
-fn class_of(len: usize) -> Option<usize> {
-    CLASSES.iter().rposition(|least| len >= *least)
-}
-
 /// Sixteenths of nanoseconds.
 fn time_per_kib(len: usize, took: Duration) -> u32 {
     let kib = (len as u128 >> 10).max(1);
     u32::try_from(took.as_nanos() * 16 / kib).unwrap_or(u32::MAX)
 }
 
-/// From which lengths on the sender offers bodies, as a shared word says. Every value is good: it
-/// only decides which way is taken. Longer bodies than those of a class gain no less by single
-/// copy.
+/// Which bodies the sender offers, as a shared word says. Every value is good: it only decides
+/// which way is taken.
 #[inline]
-pub(crate) fn lengths_of_word(word: u64) -> GetLengths {
-    let least = |bits: u64| {
-        let bits = bits & ((1 << CLASSES.len()) - 1);
-        let first = CLASSES.get(bits.trailing_zeros() as usize);
-        first.copied().unwrap_or(usize::MAX)
-    };
-    GetLengths {
-        single: least(word),
-        stream: least(word >> CLASSES.len()),
+pub(crate) fn gets_of_word(word: u64) -> Gets {
+    let classes = |word: u64| GetLengths::of_classes((word & ((1 << CLASSES) - 1)) as u8);
+    Gets {
+        single: classes(word),
+        stream: classes(word >> CLASSES),
     }
 }
 
@@ -104,45 +107,71 @@ pub(crate) fn lengths_of_word(word: u64) -> GetLengths {
 mod tests {
     use super::*;
 
-    /// Lets `bodies` of a length come by the way that was asked for; the last word.
-    fn run(costs: &mut BodyCosts, of: BodyUse, len: usize, bodies: u32) -> u64 {
+    const SINGLE: BodyUse = BodyUse::Single;
+    const STREAM: BodyUse = BodyUse::Stream;
+
+    /// The classes that are asked for.
+    fn asked(costs: &BodyCosts, of: BodyUse) -> u8 {
+        let gets = gets_of_word(costs.word());
+        match of {
+            BodyUse::Single => gets.single.classes,
+            BodyUse::Stream => gets.stream.classes,
+        }
+    }
+
+    /// Lets `bodies` of a length come by the way that is asked for; a single copy takes less time.
+    fn run(costs: &mut BodyCosts, of: BodyUse, len: usize, bodies: u32) {
         let mut now = Instant::now();
-        let mut word = costs.word();
         for _ in 0..bodies {
-            let lengths = lengths_of_word(word);
-            let least = match of {
-                BodyUse::Single => lengths.single,
-                BodyUse::Stream => lengths.stream,
-            };
-            let (way, took) = match len >= least {
+            let is_asked = get_class(len).is_some_and(|class| asked(costs, of) >> class & 1 == 1);
+            let (way, took) = match is_asked {
                 true => (BodyWay::SingleCopy, Duration::from_micros(5)),
                 false => (BodyWay::Buffered, Duration::from_micros(10)),
             };
             let begun = now + Duration::from_micros(20);
             now = begun + took;
-            word = costs.note(way, of, (1, len), (begun, now)).unwrap_or(word);
+            costs.note(way, of, (1, len), (begun, now));
         }
-        word
     }
 
     #[test]
-    fn bodies_from_the_class_on_are_offered_in_the_same_use() {
+    fn bodies_of_the_class_are_offered_in_the_same_use() {
         let mut costs = BodyCosts::default();
-        let word = run(&mut costs, BodyUse::Stream, 100 << 10, 60);
-        let lengths = lengths_of_word(word);
-        assert_eq!((lengths.single, lengths.stream), (usize::MAX, 64 << 10));
-        let word = run(&mut costs, BodyUse::Single, 1 << 20, 60);
-        let lengths = lengths_of_word(word);
-        assert_eq!((lengths.single, lengths.stream), (1 << 20, 64 << 10));
+        run(&mut costs, STREAM, 100 << 10, 60);
+        assert_eq!((asked(&costs, SINGLE), asked(&costs, STREAM)), (0, 0b0001));
+        run(&mut costs, SINGLE, 1 << 20, 60);
+        assert_eq!(
+            (asked(&costs, SINGLE), asked(&costs, STREAM)),
+            (0b1000, 0b0001)
+        );
+    }
+
+    #[test]
+    fn a_trial_of_one_class_leaves_longer_bodies_alone() {
+        let mut costs = BodyCosts::default();
+        // The trial begins, and no such body comes any more.
+        run(&mut costs, STREAM, 64 << 10, 32);
+        assert_eq!(asked(&costs, STREAM), 0b0001);
+        run(&mut costs, STREAM, 1 << 20, 20);
+        assert_eq!(asked(&costs, STREAM), 0b0001);
     }
 
     #[test]
     fn a_short_single_body_is_never_offered() {
         let mut costs = BodyCosts::default();
-        let word = run(&mut costs, BodyUse::Single, (64 << 10) - 1, 1000);
-        assert_eq!(lengths_of_word(word).single, usize::MAX);
-        let word = run(&mut costs, BodyUse::Single, 64 << 10, 1000);
-        assert_eq!(lengths_of_word(word).single, 64 << 10);
+        run(&mut costs, SINGLE, (128 << 10) - 1, 1000);
+        assert_eq!(asked(&costs, SINGLE), 0);
+        run(&mut costs, SINGLE, 128 << 10, 1000);
+        assert_eq!(asked(&costs, SINGLE), 0b0010);
+    }
+
+    #[test]
+    fn after_a_read_that_failed_nothing_is_asked_for() {
+        let mut costs = BodyCosts::default();
+        run(&mut costs, STREAM, 1 << 20, 60);
+        assert_eq!(costs.end(), 0);
+        run(&mut costs, STREAM, 1 << 20, 1000);
+        assert_eq!(asked(&costs, STREAM), 0);
     }
 
     #[test]
@@ -157,15 +186,7 @@ mod tests {
         // After a pause of the program, it does not.
         costs.note(BodyWay::Buffered, stream, bodies, (after(90), after(97)));
         let micros = |time: u32| u64::from(time) * 64 / 16 / 1000;
-        let times = costs.stream[1].buffered_times();
+        let times = costs.stream[0].buffered_times();
         assert_eq!(times.map(micros), [10, 10, 7]);
-    }
-
-    #[test]
-    fn every_word_has_lengths() {
-        for word in [0, 0xff, u64::MAX, 0x80, 1 << 40] {
-            let lengths = lengths_of_word(word);
-            assert!(lengths.single >= MIN_GET && lengths.stream >= MIN_GET);
-        }
     }
 }

@@ -65,8 +65,9 @@ impl GetHandler<'_> {
             let begun = Instant::now();
             // SAFETY: the segments are posted receives', for which the callers have promised.
             let failed = unsafe { live.endpoint.get(parts, together, &mut waits) };
-            if failed == 0 {
-                live.note_bodies(BodyWay::SingleCopy, (batch.count, bytes), begun);
+            match failed {
+                0 => live.note_bodies(BodyWay::SingleCopy, (batch.count, bytes), begun),
+                _ => live.gets_failed(),
             }
             failed
         });

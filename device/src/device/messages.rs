@@ -1,13 +1,15 @@
 //! The messages of the program: sends, receives, probes, and their requests.
 
 use rejoin_channel_table::ids::Rank;
-use rejoin_engine::{Completion, Envelope, MIN_GET, MsgId, Pattern, Probe, ReqId, Sent};
+use rejoin_engine::{Completion, Envelope, MsgId, Pattern, Probe, ReqId, Sent};
 
 use super::Device;
 use crate::error::{Error, Result};
 use crate::program_memory;
 use crate::transport::SendOutcome;
 
+/// Shortest body that the receiver ever reads from this rank's memory, as a user may ask.
+const LEAST_READ: usize = 16 << 10;
 /// Longest body of a blocking send that is copied after its write. Copying a longer one takes about
 /// as long as to wait for its ack, and halves the rate of a program that only sends.
 const DETACH_MAX: usize = 128 << 10;
@@ -213,7 +215,7 @@ impl Device {
         self.logs.note_action();
         let segment = program_memory::segment(buf, len);
         let small = self.engine.copies(len);
-        if len >= MIN_GET {
+        if len >= LEAST_READ {
             self.links().learn_access(to);
         }
         // SAFETY: the caller's promise.

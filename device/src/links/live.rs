@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use rejoin_channel_table::ids::Rank;
-use rejoin_engine::{Flags, FrameKind, GetLengths, HEADER_LEN, Header};
+use rejoin_engine::{Flags, FrameKind, Gets, HEADER_LEN, Header};
 
 use super::burst::Burst;
 use super::unanswered::Unanswered;
@@ -55,8 +55,8 @@ pub(crate) struct Live {
     pub(super) polled: bool,
     /// This rank knows whether the peer can read its memory.
     pub(super) access_known: bool,
-    /// The lengths from which on the engine lets the peer read bodies, if it can.
-    get_lengths: Option<GetLengths>,
+    /// The bodies that the engine lets the peer read, if it can.
+    gets: Option<Gets>,
     /// What the ways of bodies that come over the link cost.
     costs: BodyCosts,
     /// What the sender said of the last long body.
@@ -91,7 +91,7 @@ impl Live {
             rank,
             polled,
             access_known: false,
-            get_lengths: None,
+            gets: None,
             costs: BodyCosts::default(),
             body_use: BodyUse::Single,
             timed: None,
@@ -168,24 +168,25 @@ impl Live {
         self.write_blocked = false;
     }
 
-    /// Whether this side can read the peer's memory, and from which lengths on the peer reads this
+    /// Whether this side can read the peer's memory, and which bodies the peer reads in this
     /// side's, if it can. `None`: that was reported already.
     #[inline]
-    pub(crate) fn learn_access(&mut self) -> Option<(bool, Option<GetLengths>)> {
-        let lengths = self.endpoint.get_lengths();
-        if self.access_known && lengths == self.get_lengths {
+    pub(crate) fn learn_access(&mut self) -> Option<(bool, Option<Gets>)> {
+        let gets = self.endpoint.gets();
+        if self.access_known && gets == self.gets {
             return None;
         }
         let (ours, theirs) = self.endpoint.remote_access();
         self.access_known = theirs.is_some();
-        self.get_lengths = lengths;
-        Some((ours, lengths.filter(|_| theirs == Some(true))))
+        self.gets = gets;
+        Some((ours, gets.filter(|_| theirs == Some(true))))
     }
 
-    /// The header of a frame came. `len`: bytes of its body that follow and go to a receive.
+    /// The header of a frame came. `into`: bytes of its body that follow and go to a receive.
     #[inline]
-    pub(super) fn begin_body(&mut self, header: &Header, len: usize) {
-        if !BodyCosts::counts(usize::try_from(header.length).unwrap_or(usize::MAX)) {
+    pub(super) fn begin_body(&mut self, header: &Header, into: usize) {
+        let len = usize::try_from(header.length).unwrap_or(usize::MAX);
+        if !BodyCosts::counts(len) {
             return;
         }
         if matches!(header.kind, FrameKind::Eager | FrameKind::Rts) {
@@ -194,7 +195,9 @@ impl Live {
                 false => BodyUse::Single,
             };
         }
-        if self.polled && BodyCosts::counts(len) {
+        // Not of a body that is cut, nor of the rest of one.
+        let is_rest = header.kind == FrameKind::Data && header.aux > 0;
+        if self.polled && into == len && !is_rest {
             self.timed = Some((len, Instant::now()));
         }
     }
@@ -211,8 +214,15 @@ impl Live {
     pub(crate) fn note_bodies(&mut self, way: BodyWay, bodies: (usize, usize), begun: Instant) {
         let time = (begun, Instant::now());
         if let Some(word) = self.costs.note(way, self.body_use, bodies, time) {
-            self.endpoint.ask_for_lengths(word);
+            self.endpoint.ask_for_gets(word);
         }
+    }
+
+    /// The peer's memory can't be read any more.
+    #[cold]
+    pub(crate) fn gets_failed(&mut self) {
+        let word = self.costs.end();
+        self.endpoint.ask_for_gets(word);
     }
 
     /// Whether a short message may be taken at once: no part of a frame has come, and none is held.

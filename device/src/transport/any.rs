@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use rejoin_engine::{GetLengths, ShortHeader};
+use rejoin_engine::{Gets, ShortHeader};
 
 use super::{
     Capabilities, Endpoint, Fault, GetPart, MakeHeader, Mechanism, PathState, Piece, SendOutcome,
@@ -54,12 +54,12 @@ impl Endpoint for AnyEndpoint {
         each!(self, endpoint => endpoint.capabilities())
     }
 
-    fn get_lengths(&self) -> Option<GetLengths> {
-        each!(self, endpoint => endpoint.get_lengths())
+    fn gets(&self) -> Option<Gets> {
+        each!(self, endpoint => endpoint.gets())
     }
 
-    fn ask_for_lengths(&self, word: u64) {
-        each!(self, endpoint => endpoint.ask_for_lengths(word))
+    fn ask_for_gets(&self, word: u64) {
+        each!(self, endpoint => endpoint.ask_for_gets(word))
     }
 
     #[inline(always)]

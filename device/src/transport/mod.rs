@@ -29,7 +29,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use rejoin_engine::{GetLengths, ShortHeader};
+use rejoin_engine::{Gets, ShortHeader};
 
 /// A transport, which users see by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +128,7 @@ pub enum Mechanism {
     /// The body goes through a buffer of the link ([`Endpoint::try_bcopy`]).
     BufferedCopy,
     /// The body goes as a frame in the stream of bytes. Where the receiver can read the sender's
-    /// memory, the frame of a body from [`Endpoint::get_lengths`] on says where the body is (single
+    /// memory, the frame of a body of [`Endpoint::gets`] says where the body is (single
     /// copy): the engine knows whether the receiver can.
     Stream,
 }
@@ -284,16 +284,15 @@ pub trait Endpoint {
     /// The link is broken.
     fn write_handshake(&mut self, bytes: &[u8]) -> Result<usize, Box<Fault>>;
 
-    /// From which lengths on a body is better read out of the sender's memory than sent
-    /// ([`Endpoint::get`]), where [`Endpoint::remote_access`] says that it can be. They may change
-    /// while the link is there.
-    fn get_lengths(&self) -> Option<GetLengths> {
+    /// Which bodies are better read out of the sender's memory than sent ([`Endpoint::get`]), where
+    /// [`Endpoint::remote_access`] says that they can be. It may change while the link is there.
+    fn gets(&self) -> Option<Gets> {
         None
     }
 
-    /// Tells the peer from which lengths on to offer bodies for reading: a word of
+    /// Tells the peer which bodies to offer for reading: a word of
     /// [`BodyCosts`](crate::cost::BodyCosts).
-    fn ask_for_lengths(&self, _word: u64) {}
+    fn ask_for_gets(&self, _word: u64) {}
 
     /// Whether this side can read the peer's memory, and the peer this side's, if that is known
     /// yet.

@@ -40,6 +40,6 @@ extern "C" fn ompi_attr_create_keyval() -> c_int {
 pub static ompi_errcodes_intern: Object<13> = object(0, 0);
 #[unsafe(no_mangle)]
 pub static ompi_errcode_intern_lastused: c_int = 0;
-/// Data representations of C++, of which there are none: `MPI_Register_datarep` is not there.
+/// Data representations of C++, of which there are none.
 #[unsafe(no_mangle)]
 pub static ompi_registered_datareps: Object<6> = object(0, 0);

@@ -2,15 +2,15 @@
 
 use std::ops::AddAssign;
 
-use rejoin_engine::GetLengths;
+use rejoin_engine::Gets;
 
 /// Which of two nodes can read the other's memory, as one of them sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MemoryAccess {
     /// This node reads the peer's memory.
     pub ours: bool,
-    /// The peer reads this node's memory, from these lengths on.
-    pub theirs: Option<GetLengths>,
+    /// The peer reads these bodies in this node's memory.
+    pub theirs: Option<Gets>,
 }
 
 /// How many bodies a node has read out of other nodes' memory.

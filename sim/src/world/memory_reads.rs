@@ -1,7 +1,7 @@
 //! Which ranks read whose memory, and when.
 
 use rejoin_channel_table::Rank;
-use rejoin_engine::GetLengths;
+use rejoin_engine::{GetLengths, Gets};
 
 use super::{Time, World};
 use crate::node::{MemoryAccess, Violation};
@@ -13,18 +13,15 @@ pub(super) const GET_DELAY: Time = 300;
 /// Percent of reads that fail, with some of the bytes read.
 const FAILED: u64 = 10;
 /// Bodies from these lengths on are read: alone, and while others are under way.
-const LEAST: [GetLengths; 3] = [
-    GetLengths {
-        single: 1_000,
-        stream: 1_000,
+const LEAST: [Gets; 3] = [
+    Gets::all_from(1_000),
+    Gets {
+        single: GetLengths::of_classes(0),
+        stream: GetLengths::all_from(1_000),
     },
-    GetLengths {
-        single: usize::MAX,
-        stream: 1_000,
-    },
-    GetLengths {
-        single: 3_000,
-        stream: 500,
+    Gets {
+        single: GetLengths::all_from(3_000),
+        stream: GetLengths::all_from(500),
     },
 ];
 

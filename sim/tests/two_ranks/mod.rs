@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use rejoin_channel_table::{
     AddressBook, BusinessCard, Generation, Identity, Incarnation, JobId, Rank,
 };
-use rejoin_engine::{Completion, Config, Envelope, GetLengths, MessageMode, ReqId, Segment};
+use rejoin_engine::{Completion, Config, Envelope, Gets, MessageMode, ReqId, Segment};
 use rejoin_sim::message_check::{self, Outcome};
 use rejoin_sim::message_plan::{Message, Plan, Receive, Step, content, pattern};
 use rejoin_sim::node::{MemoryAccess, Node, Output, Violation};
@@ -217,10 +217,7 @@ pub fn book(incarnations: [u32; 2]) -> AddressBook {
 /// Each of two ranks reads bodies of 100 bytes out of the other's memory.
 pub const ACCESS: MemoryAccess = MemoryAccess {
     ours: true,
-    theirs: Some(GetLengths {
-        single: 100,
-        stream: 100,
-    }),
+    theirs: Some(Gets::all_from(100)),
 };
 
 const SMALL: Config = Config {

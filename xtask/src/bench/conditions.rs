@@ -154,10 +154,11 @@ fn busy_seconds() -> Result<f64> {
     let ticks: Vec<f64> = text
         .split_whitespace()
         .skip(1)
-        .take(8)
+        .take(7)
         .flat_map(str::parse)
         .collect();
-    // Without the fourth and fifth, which are idle and waiting for devices.
+    // Without the fourth and fifth, which are idle and waiting for devices; what follows the seven
+    // is of other machines.
     let busy = ticks.iter().sum::<f64>() - ticks.iter().skip(3).take(2).sum::<f64>();
     let per_second = sysconf(SysconfVar::CLK_TCK)?.context("no length of a tick")?;
     Ok(busy / per_second as f64)

@@ -58,10 +58,12 @@ pub fn run(args: Args) -> Result<()> {
         if is_chosen(case) {
             let result = run::case(&field, case, &args)?;
             println!("{}", report::line(&result, args.medium));
-            // Those of a machine of another character stay.
-            let replaced = |r: &run::CaseResult| {
-                std::ptr::eq(r.case, case) && r.character() == result.character()
+            // Over shared memory, those of a machine of another character stay.
+            let is_other = |r: &run::CaseResult| {
+                let other = r.character().is_some() && r.character() != result.character();
+                args.medium == contestants::Medium::Shm && other
             };
+            let replaced = |r: &run::CaseResult| std::ptr::eq(r.case, case) && !is_other(r);
             earlier.retain(|r| !replaced(r));
             results.push(result);
         }

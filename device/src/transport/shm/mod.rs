@@ -41,10 +41,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nix::sys::socket::{getsockopt, sockopt};
-use rejoin_engine::{GetLengths, ShortHeader};
+use rejoin_engine::{Gets, ShortHeader};
 use rejoin_ring::{OutOfBounds, doorbell};
 
-use crate::cost::lengths_of_word;
+use crate::cost::gets_of_word;
 
 use super::{
     Capabilities, Copies, Endpoint, Fault, GetPart, Lost, MakeHeader, PathState, Piece,
@@ -225,12 +225,12 @@ impl Endpoint for ShmEndpoint {
     }
 
     #[inline]
-    fn get_lengths(&self) -> Option<GetLengths> {
-        let asked = || lengths_of_word(word!(self.asks[0]).load(Ordering::Relaxed));
-        Some(self.min_get.map_or_else(asked, GetLengths::from))
+    fn gets(&self) -> Option<Gets> {
+        let asked = || gets_of_word(word!(self.asks[0]).load(Ordering::Relaxed));
+        Some(self.min_get.map_or_else(asked, Gets::all_from))
     }
 
-    fn ask_for_lengths(&self, word: u64) {
+    fn ask_for_gets(&self, word: u64) {
         word!(self.asks[1]).store(word, Ordering::Relaxed);
     }
 

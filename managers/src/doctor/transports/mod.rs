@@ -3,17 +3,21 @@
 
 mod transport_rank;
 
+use super::Grade;
 use crate::launch::installation::library_folder;
 use crate::standard_output::print;
 use serde::Serialize;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A way of messages: its name, and the variables that leave no other one.
+/// A way of messages.
 struct Way {
     name: &'static str,
     transport: &'static str,
-    single_copy: Option<(&'static str, &'static str)>,
+    /// The variables that leave no other way; `None`: those of the user count.
+    variables: Option<&'static [(&'static str, &'static str)]>,
+    /// Shortest message that goes this way.
+    least: usize,
 }
 
 /// All ways; the last one is what programs get.
@@ -21,22 +25,26 @@ const WAYS: [Way; 4] = [
     Way {
         name: "TCP",
         transport: "tcp",
-        single_copy: None,
+        variables: Some(&[]),
+        least: 0,
     },
     Way {
         name: "through the link",
         transport: "shm",
-        single_copy: Some(("REJOIN_SINGLE_COPY", "off")),
+        variables: Some(&[("REJOIN_SINGLE_COPY", "off")]),
+        least: 0,
     },
     Way {
         name: "single copy",
         transport: "shm",
-        single_copy: Some(("REJOIN_SINGLE_COPY_MIN", "16384")),
+        variables: Some(&[("REJOIN_SINGLE_COPY_MIN", "16384")]),
+        least: 16384,
     },
     Way {
         name: "as programs run",
         transport: "auto",
-        single_copy: None,
+        variables: None,
+        least: 0,
     },
 ];
 /// Ways before this one are alternatives of the last one.
@@ -89,6 +97,15 @@ pub fn as_rank() -> i32 {
 }
 
 fn measure(way: &Way) -> Measured {
+    let is_read = way.least > 0;
+    let reading = is_read.then(super::reading::single_copy);
+    if let Some(finding) = reading.filter(|finding| finding.grade != Grade::Good) {
+        return Measured {
+            way: way.name,
+            figures: Vec::new(),
+            problem: Some(finding.found),
+        };
+    }
     let own = std::env::current_exe().map_err(|error| error.to_string());
     let output = own.and_then(|own| {
         let mpirun = own.parent().unwrap_or(Path::new("/")).join("mpirun");
@@ -96,14 +113,23 @@ fn measure(way: &Way) -> Measured {
         command.args(["-n", "2", "--transport", way.transport]);
         command.args(["--recovery", "none", "--timeout", "60"]);
         command.arg(&own).args(["doctor", "--transport-rank"]);
-        command.envs(way.single_copy).stdin(Stdio::null());
-        let output = command.output();
+        if let Some(variables) = way.variables {
+            for name in ["REJOIN_SINGLE_COPY", "REJOIN_SINGLE_COPY_MIN"] {
+                command.env_remove(name);
+            }
+            command.envs(variables.iter().copied());
+        }
+        let output = command.stdin(Stdio::null()).output();
         output.map_err(|error| format!("{}: {error}", mpirun.display()))
     });
     let (figures, problem) = match output {
         Ok(output) if output.status.success() => {
             let text = String::from_utf8_lossy(&output.stdout);
-            (text.lines().filter_map(figure).collect(), None)
+            let figures = text.lines().filter_map(figure);
+            (
+                figures.filter(|one| one.length >= way.least).collect(),
+                None,
+            )
         }
         Ok(output) => {
             let text = String::from_utf8_lossy(&output.stderr);
@@ -138,17 +164,14 @@ fn table(measured: &[Measured]) -> String {
         text += &format!("  {:^20}", one.way);
     }
     text.push('\n');
-    for (at, length) in transport_rank::LENGTHS.iter().enumerate() {
+    for length in transport_rank::LENGTHS {
         text += &format!("{length:>8}");
-        let alternatives = || {
-            measured[..CHOSEN]
-                .iter()
-                .filter_map(|one| one.figures.get(at))
-        };
+        let of = |one: &Measured| one.figures.iter().find(|f| f.length == length).copied();
+        let alternatives = || measured[..CHOSEN].iter().filter_map(of);
         let least = alternatives().map(|f| f.microseconds).reduce(f64::min);
         let most = alternatives().map(|f| f.rate).reduce(f64::max);
         for (number, one) in measured.iter().enumerate() {
-            let Some(figure) = one.figures.get(at) else {
+            let Some(figure) = of(one) else {
                 text += &format!("  {:^20}", "–");
                 continue;
             };

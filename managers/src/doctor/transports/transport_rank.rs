@@ -63,7 +63,7 @@ struct Mpi {
 pub(super) fn run(library: &Path) -> Result<(), String> {
     let mpi = Mpi::load(library)?;
     let most = LENGTHS[LENGTHS.len() - 1];
-    let (mut out, mut into) = (vec![1u8; most], vec![0u8; most * 2]);
+    let (mut out, mut into) = (vec![1u8; most], vec![0u8; most * WINDOW]);
     for len in LENGTHS {
         let mut round_trips = |count| mpi.round_trips(len, count, &mut out, &mut into);
         let trip = round_trips(WARM)? / WARM as u32;
@@ -202,14 +202,14 @@ impl Mpi {
         let begun = Instant::now();
         for _ in 0..count {
             let mut requests = [std::ptr::null_mut(); WINDOW];
-            let (begin, buffer) = match self.rank {
-                0 => (self.begin_send, out.as_mut_ptr()),
-                _ => (self.begin_receive, into.as_mut_ptr()),
-            };
             let (world, byte, peer) = (handle(WORLD), handle(BYTE), 1 - self.rank);
-            for request in &mut requests {
-                // SAFETY: the buffer stays until all requests are complete. Received messages may
-                // overwrite each other: nothing reads them.
+            for (number, request) in requests.iter_mut().enumerate() {
+                let (begin, buffer) = match self.rank {
+                    0 => (self.begin_send, out.as_mut_ptr()),
+                    _ => (self.begin_receive, into[number * len..].as_mut_ptr()),
+                };
+                // SAFETY: the buffer stays until all requests are complete: an error of a call
+                // ends the process (MPI_ERRORS_ARE_FATAL).
                 let code = unsafe { begin(buffer, int(len), byte, peer, TAG, world, request) };
                 checked(code, "MPI_Isend or MPI_Irecv")?;
             }

@@ -2,7 +2,7 @@
 //!
 //! Lines that one core has written and another reads travel between their caches. Cores that share
 //! a cache do this as fast as they copy. For other cores a line may take longer than a line from
-//! memory. There a body is better read by single copy, or written past the cache. A virtual machine
+//! memory. There a body is better written past the cache. A virtual machine
 //! does not know which cores share a cache, and this changes while a program runs. So before some
 //! of its copies out of blocks that were written through the cache, the reader measures how long it
 //! takes to load their first lines, and tells the writer what it found. The time of the copy itself
