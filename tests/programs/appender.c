@@ -22,6 +22,8 @@ int main(int argc, char **argv)
     CHECK(MPI_File_open(MPI_COMM_WORLD, argv[2], MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL,
                         &file) == MPI_SUCCESS);
     MPI_File_set_view(file, 0, MPI_UNSIGNED, MPI_UNSIGNED, "native", MPI_INFO_NULL);
+    /* A rollback to here comes before the first use of the shared pointer. */
+    MPIX_Checkpoint();
     for (int step = 0; step < steps; step++) {
         MPI_Offset at = (MPI_Offset)(step * size + rank) * BLOCK;
         int n, code;
@@ -40,7 +42,11 @@ int main(int argc, char **argv)
     }
     MPI_Offset length;
     MPI_File_get_size(file, &length);
-    CHECK(length == (MPI_Offset)steps * size * BLOCK * (MPI_Offset)sizeof *block);
+    MPI_Offset want = (MPI_Offset)steps * size * BLOCK * (MPI_Offset)sizeof *block;
+    if (length != want)
+        fprintf(stderr, "rank %d: the file has %lld bytes, not %lld\n", rank, (long long)length,
+                (long long)want);
+    CHECK(length == want);
     unsigned sum = 0;
     char name[512];
     snprintf(name, sizeof name, "%s.%d", argv[2], rank);

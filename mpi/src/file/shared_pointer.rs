@@ -12,12 +12,13 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use super::access_mode::AccessMode;
-use super::range_lock::LockKind;
+use super::range_lock::{LockKind, RangeLock};
 use super::storage::{FileStorage, UndoneFiles, remove};
 use super::system_failure::failure;
+use super::undo::{FileInterval, JobRollbacks};
 use crate::error::{Error, ErrorClass, Result};
 
 /// Bytes of the file that is mapped: a page.
@@ -47,7 +48,16 @@ enum PointerPlace {
 
 /// A number in a mapped page.
 #[derive(Debug)]
-struct MappedNumber(NonNull<AtomicI64>);
+struct MappedNumber(NonNull<PointerPage>);
+
+/// The beginning of the page.
+#[repr(C)]
+struct PointerPage {
+    number: AtomicI64,
+    /// The interval in which a rank has first mapped the page ([`FileInterval::to_word`]), and 0
+    /// before. No image has the page as it was then.
+    begun: AtomicU64,
+}
 
 impl SharedPointer {
     /// The pointer of a file, which begins at `base`. No other open file of any job has this `key`.
@@ -136,7 +146,10 @@ impl SharedPointer {
             return Ok(place);
         }
         let place = match self.is_mapped {
-            true => PointerPlace::Mapped(MappedNumber::open(&self.path)?),
+            true => {
+                let job = self.undone.as_ref().map(|files| &*files.job);
+                PointerPlace::Mapped(MappedNumber::open(&self.path, job)?)
+            }
             false => {
                 let undone = self.undone.as_ref();
                 let mode = AccessMode::new(AccessMode::RDWR | AccessMode::CREATE)?;
@@ -176,8 +189,9 @@ fn reserve(file: &File) -> io::Result<()> {
 }
 
 impl MappedNumber {
-    /// Maps the number of a file, which is made if there is none.
-    fn open(path: &Path) -> Result<Self> {
+    /// Maps the number of a file, which is made if there is none. A rollback to before its first
+    /// use leaves one, whose number counts no more.
+    fn open(path: &Path, job: Option<&dyn JobRollbacks>) -> Result<Self> {
         let failed = |error: &io::Error| failure("map", path, error);
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false);
@@ -197,12 +211,35 @@ impl MappedNumber {
         let error = io::Error::last_os_error();
         let start = NonNull::new(start).filter(|start| start.as_ptr() != libc::MAP_FAILED);
         let start = start.ok_or_else(|| failed(&error))?;
-        Ok(Self(start.cast()))
+        let mapped = Self(start.cast());
+        if let Some(job) = job {
+            let lock = RangeLock::take(&file, 0..PAGE as i64, LockKind::Exclusive);
+            let _lock = lock.map_err(|e| failed(&e))?;
+            mapped.begin(job);
+        }
+        Ok(mapped)
+    }
+
+    /// The number begins at 0 in a page that is new, or was begun in an interval that a rollback
+    /// took back. No other rank begins the page meanwhile.
+    fn begin(&self, job: &dyn JobRollbacks) {
+        let page = self.page();
+        let begun = FileInterval::of_word(page.begun.load(Ordering::Acquire));
+        if begun.is_none_or(|interval| interval.is_stale(&job.rollbacks())) {
+            // A rank that is killed between both leaves a page that is still to be begun.
+            page.number.store(0, Ordering::Release);
+            let now = job.interval().to_word();
+            page.begun.store(now, Ordering::Release);
+        }
+    }
+
+    fn page(&self) -> &PointerPage {
+        // SAFETY: the mapping lives as long as the value, and all that use it do so atomically.
+        unsafe { self.0.as_ref() }
     }
 
     fn get(&self) -> &AtomicI64 {
-        // SAFETY: the mapping lives as long as the value, and all that use it do so atomically.
-        unsafe { self.0.as_ref() }
+        &self.page().number
     }
 }
 
@@ -222,6 +259,12 @@ pub(super) fn not_with_logging() -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
+    use rejoin_channel_table::{Epoch, Generation};
+    use rejoin_device::Rollback;
+
+    use super::super::undo::tests::Course;
     use super::*;
 
     #[test]
@@ -243,5 +286,38 @@ mod tests {
             b.remove().unwrap();
             assert!(!a.path.exists());
         }
+    }
+
+    #[test]
+    fn a_rollback_to_before_the_first_use_takes_the_number_back() {
+        let course = Rc::new(Course::default());
+        let undone = UndoneFiles {
+            job: course.clone(),
+            outlive_host: false,
+        };
+        let key = format!("test-back-{}", std::process::id());
+        let file = std::env::temp_dir().join("some file");
+        let end = || SharedPointer::new(&file, &key, true, 0, Some(undone.clone()));
+        let interval = |generation, epoch| FileInterval {
+            generation: Generation(generation),
+            epoch: Epoch(epoch),
+        };
+        course.interval.set(interval(0, 1));
+        assert_eq!(end().fetch_add(5).unwrap(), 0);
+        course.interval.set(interval(0, 2));
+        assert_eq!(end().fetch_add(5).unwrap(), 5, "another rank's first use");
+        let back = |generation, to| Rollback {
+            generation: Generation(generation),
+            to: Epoch(to),
+        };
+        course.rollbacks.borrow_mut().push(back(1, 2));
+        course.interval.set(interval(1, 2));
+        assert_eq!(end().get().unwrap(), 10, "an image has the page");
+        course.rollbacks.borrow_mut().push(back(2, 1));
+        course.interval.set(interval(2, 1));
+        let (first, second) = (end(), end());
+        assert_eq!(first.fetch_add(7).unwrap(), 0);
+        assert_eq!(second.get().unwrap(), 7, "the page was begun anew once");
+        first.remove().unwrap();
     }
 }

@@ -29,6 +29,20 @@ impl FileInterval {
         })
     }
 
+    /// The interval in one number, which is not 0.
+    pub fn to_word(self) -> u64 {
+        (u64::from(self.generation.0) + 1) << 32 | u64::from(self.epoch.0)
+    }
+
+    /// The interval of such a number; `None` for 0.
+    pub fn of_word(word: u64) -> Option<Self> {
+        let generation = (word >> 32).checked_sub(1)?;
+        Some(Self {
+            generation: Generation(generation as u32),
+            epoch: Epoch(word as u32),
+        })
+    }
+
     /// Whether one of these rollbacks took back what was done in the interval.
     pub fn is_stale(self, rollbacks: &[Rollback]) -> bool {
         let takes_back = |r: &Rollback| self.generation < r.generation && self.epoch >= r.to;
@@ -60,6 +74,10 @@ mod tests {
         assert_eq!(FileInterval::of_file(&name, job), Some(interval(3, 17)));
         assert_eq!(FileInterval::of_file(&name, other), None);
         assert_eq!(FileInterval::of_file("ab-3-x", job), None);
+        for one in [interval(0, 0), interval(3, 17), interval(7, u32::MAX)] {
+            assert_eq!(FileInterval::of_word(one.to_word()), Some(one));
+        }
+        assert_eq!(FileInterval::of_word(0), None);
     }
 
     #[test]

@@ -21,11 +21,12 @@ mod former_length;
 mod job_rollbacks;
 mod record_scan;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod undo_folder;
 mod undo_plan;
 mod undo_record;
 
+pub(super) use file_interval::FileInterval;
 pub(super) use file_undo::FileUndo;
 pub(super) use job_rollbacks::JobRollbacks;
 pub(super) use undo_folder::AppendMode;

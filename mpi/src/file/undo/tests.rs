@@ -23,9 +23,9 @@ const BLOCKS: u64 = 12;
 
 /// What one rank knows of the job.
 #[derive(Default)]
-struct Course {
-    interval: Cell<FileInterval>,
-    rollbacks: RefCell<Vec<Rollback>>,
+pub(in crate::file) struct Course {
+    pub interval: Cell<FileInterval>,
+    pub rollbacks: RefCell<Vec<Rollback>>,
     horizon: Cell<Epoch>,
     limit: Cell<u64>,
     asked: Cell<u32>,
