@@ -185,6 +185,7 @@ struct Streams {
     blocks: BlockLayout,
     bytes: Vec<UnsafeCell<u8>>,
     directions: [StreamWords; 2],
+    made: Modelled,
     doorbells: [Modelled; 2],
     sockets: [Socket; 2],
 }
@@ -196,6 +197,7 @@ impl Streams {
             blocks,
             bytes: (0..blocks.bytes()).map(|_| UnsafeCell::new(0)).collect(),
             directions: [StreamWords::new(4), StreamWords::new(4)],
+            made: word(),
             doorbells: [word(), word()],
             sockets: [Socket::default(), Socket::default()],
         }
@@ -250,7 +252,7 @@ impl<'a> StreamSide<'a> {
         Self {
             link,
             me,
-            pool: BlockPool::new(link.blocks, me == 0),
+            pool: BlockPool::new(link.blocks, me == 0, 2),
             writer: BlockWriter::default(),
             reader: BlockReader::new(link.blocks),
         }
@@ -259,7 +261,7 @@ impl<'a> StreamSide<'a> {
     fn has_room(&mut self) -> bool {
         let returns = self.link.directions[1 - self.me].returns();
         self.writer
-            .room(&mut self.pool, 1, returns)
+            .room(&mut self.pool, 1, returns, &self.link.made)
             .expect("in bounds")
             > 0
     }
@@ -314,7 +316,7 @@ impl<'a> StreamSide<'a> {
         let (pool, writer) = (&mut self.pool, &mut self.writer);
         let gave = self
             .reader
-            .release(pool, writer, come.shared(), out.shared());
+            .release(pool, writer, come.shared(), out.shared(), &self.link.made);
         if gave.expect("in bounds") {
             self.ring(doorbell::ROOM);
         }

@@ -36,6 +36,10 @@ pub struct DirectionWords<'a, W> {
 #[derive(Clone, Debug)]
 pub struct BlockPool {
     blocks: BlockLayout,
+    /// 0 for the side whose half are the even numbers, 1 for the other one.
+    first: usize,
+    /// Blocks of each half that have memory, as far as this side knows.
+    made: usize,
     /// The last one was read last.
     free: VecDeque<FreeBlock>,
     /// For each block, whether it is free here.
@@ -46,30 +50,41 @@ pub struct BlockPool {
 }
 
 impl BlockPool {
-    /// One half of the blocks: the first one or the second.
+    /// One half of the blocks: the even numbers or the odd ones. The first `made` of each half
+    /// have memory.
     #[must_use]
-    pub fn new(blocks: BlockLayout, first: bool) -> Self {
-        debug_assert!(blocks.count.is_power_of_two() && blocks.count >= 4);
+    pub fn new(blocks: BlockLayout, even: bool, made: usize) -> Self {
+        debug_assert!(blocks.count.is_power_of_two() && blocks.count >= 4 && made >= 2);
         debug_assert!(blocks.size.is_power_of_two());
-        let half = blocks.count / 2;
-        let begin = if first { 0 } else { half };
-        let mut free = VecDeque::with_capacity(blocks.count);
-        let mut owned = vec![false; blocks.count];
+        let first = usize::from(!even);
+        let mut pool = Self {
+            blocks,
+            first,
+            made: 0,
+            free: VecDeque::with_capacity(blocks.count),
+            // The other side can't name those that have no memory yet.
+            owned: (0..blocks.count)
+                .map(|number| number % 2 == first)
+                .collect(),
+            given: 0,
+            collected: 0,
+        };
+        pool.grow(made as u64);
+        pool
+    }
+
+    /// Each half has so many blocks: this side's new ones are free.
+    pub(super) fn grow(&mut self, made: u64) {
+        let half = self.blocks.count / 2;
+        let made = usize::try_from(made).unwrap_or(half).min(half);
         // The lowest is used first, so that a link of few messages touches few pages.
-        for number in (begin..begin + half).rev() {
-            owned[number] = true;
-            free.push_back(FreeBlock {
-                number: number as u32,
+        for turn in self.made..made {
+            self.free.push_front(FreeBlock {
+                number: (2 * turn + self.first) as u32,
                 was_read: false,
             });
         }
-        Self {
-            blocks,
-            free,
-            owned,
-            given: 0,
-            collected: 0,
-        }
+        self.made = self.made.max(made);
     }
 
     pub(super) fn blocks(&self) -> BlockLayout {
@@ -152,7 +167,7 @@ impl BlockPool {
     /// are not read yet: none, or so many that it is worth it to give them back.
     #[inline]
     pub(super) fn surplus(&self, unread: u64) -> usize {
-        let count = self.blocks.count;
+        let count = 2 * self.made;
         let share = count / 2 + count / 8;
         let surplus = (self.free.len() + unread as usize).saturating_sub(share);
         if surplus >= (count / 16).max(1) {

@@ -9,6 +9,10 @@
 //! them. In a stream that nobody answers, blocks would gather at the reader. So a side that has
 //! more than its share gives blocks back, through a table for that.
 //!
+//! The blocks of a link get memory as its traffic asks for it, as many in one half as in the other.
+//! A word of both sides says how many each half has (`made`). It only grows. A side that knows less
+//! than that keeps less, so it gives back earlier.
+//!
 //! | type | what it owns |
 //! |---|---|
 //! | [`BlockPool`] | the blocks of one side that hold nothing |

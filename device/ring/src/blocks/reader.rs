@@ -111,7 +111,7 @@ impl BlockReader {
 
     /// Shows the writer how far this side has read, and gives back the blocks that this side has
     /// beyond its share. True: it gave some, so the other side has room again. `writer` writes the
-    /// direction `out`.
+    /// direction `out`. `made`: the blocks that each half has by now.
     ///
     /// # Errors
     /// [`OutOfBounds`]: the link is of no use any more.
@@ -122,6 +122,7 @@ impl BlockReader {
         writer: &mut BlockWriter,
         come: DirectionWords<'_, W>,
         out: DirectionWords<'_, W>,
+        made: &W,
     ) -> Result<bool, OutOfBounds> {
         self.ring.release(come.head);
         // What is on its way back counts as this side's.
@@ -129,6 +130,7 @@ impl BlockReader {
         if pool.surplus(writer.unread(pool)) == 0 {
             return Ok(false);
         }
+        pool.grow(made.load(Ordering::Acquire));
         writer.look(out.head)?;
         let surplus = pool.surplus(writer.unread(pool));
         Ok(pool.give(surplus, out.returned))

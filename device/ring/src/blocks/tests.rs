@@ -64,19 +64,26 @@ struct Side {
 struct Link {
     blocks: BlockLayout,
     directions: [Direction; 2],
+    made: AtomicU64,
     bytes: Vec<u8>,
     sides: [Side; 2],
 }
 
 impl Link {
     fn new(count: usize, size: usize) -> Self {
+        Self::with_memory(count, size, count / 2)
+    }
+
+    /// A link of which so many blocks of each half have memory.
+    fn with_memory(count: usize, size: usize, made: usize) -> Self {
         let blocks = BlockLayout { count, size };
         Self {
             blocks,
             directions: [Direction::new(count), Direction::new(count)],
+            made: AtomicU64::new(made as u64),
             bytes: vec![0; blocks.bytes()],
             sides: [true, false].map(|first| Side {
-                pool: BlockPool::new(blocks, first),
+                pool: BlockPool::new(blocks, first, made),
                 writer: BlockWriter::default(),
                 reader: BlockReader::new(blocks),
                 gave: 0,
@@ -88,7 +95,7 @@ impl Link {
     fn write(&mut self, side: usize, from: &[u8]) -> Result<usize, OutOfBounds> {
         let (out, come) = (&self.directions[side], &self.directions[1 - side]);
         let Side { pool, writer, .. } = &mut self.sides[side];
-        let room = writer.room(pool, from.len(), come.returns())?;
+        let room = writer.room(pool, from.len(), come.returns(), &self.made)?;
         let mut done = 0;
         while done < room {
             let place = writer.next(pool, &out.stream, room - done);
@@ -143,7 +150,7 @@ impl Link {
             assert!(!range.is_empty(), "so many are ready");
             taken.extend_from_slice(&self.bytes[range]);
         }
-        if reader.release(pool, writer, come.shared(), out.shared())? {
+        if reader.release(pool, writer, come.shared(), out.shared(), &self.made)? {
             *gave += 1;
         }
         Ok(taken)
@@ -154,14 +161,18 @@ proptest! {
     #[test]
     fn bytes_come_out_as_they_went_in_and_no_side_stays_without_room(
         (count, size) in (2u32..7, 0u32..4),
-        steps in proptest::collection::vec((any::<(bool, bool)>(), 0usize..200), 1..200),
+        made in 2usize..32,
+        steps in proptest::collection::vec((any::<(bool, bool, bool)>(), 0usize..200), 1..200),
     ) {
         let (count, size) = (1 << count, 1 << size);
-        let mut link = Link::new(count, size);
+        let mut link = Link::with_memory(count, size, made.min(count / 2));
         let mut models = [VecDeque::new(), VecDeque::new()];
         let mut next = 0u8;
-        for ((side, writes), len) in steps {
+        for ((side, writes, grows), len) in steps {
             let side = usize::from(side);
+            if grows && link.made.load(Ordering::Relaxed) < count as u64 / 2 {
+                link.made.fetch_add(1, Ordering::Relaxed);
+            }
             if writes {
                 let bytes: Vec<u8> = (0..len).map(|at| next.wrapping_add(at as u8)).collect();
                 let taken = link.write(side, &bytes).expect("in bounds");
@@ -190,10 +201,11 @@ proptest! {
             1..60,
         ),
     ) {
-        let mut link = Link::new(8, 16);
+        let mut link = Link::with_memory(8, 16, 2);
         for (place, value, writes, len) in said {
             {
-                let words: Vec<_> = link.directions.iter().flat_map(Direction::words).collect();
+                let words = link.directions.iter().flat_map(Direction::words);
+                let words: Vec<_> = words.chain([&link.made]).collect();
                 words[place % words.len()].store(value, Ordering::Relaxed);
             }
             // Out of bounds would panic.
@@ -226,7 +238,7 @@ fn an_answer_goes_into_the_blocks_that_were_read_last() {
                 (first..first + 4).map(|turn| direction.stream[turn % 32].load(Ordering::Relaxed))
             })
             .collect();
-        assert_eq!(used, [0, 1, 2, 3, 3, 2, 1, 0], "round {round}");
+        assert_eq!(used, [0, 2, 4, 6, 6, 4, 2, 0], "round {round}");
         let side = &mut link.sides[0];
         assert!(
             side.writer
@@ -252,6 +264,31 @@ fn a_stream_without_answers_never_ends_for_lack_of_blocks() {
     assert!(link.sides[1].gave > 10);
     // The reader can write as well meanwhile.
     assert!(link.write(1, &[7; 1000]).expect("in bounds") >= 16 * 16);
+}
+
+#[test]
+fn new_blocks_are_used_by_both_sides_and_named_by_none_before() {
+    let mut link = Link::with_memory(32, 16, 2);
+    assert_eq!(link.write(0, &[7; 100]), Ok(2 * 16));
+    // Block 4 is side 0's, without memory.
+    link.directions[1].stream[0].store(4, Ordering::Relaxed);
+    assert_eq!(link.write(1, &[7; 16]), Ok(16));
+    link.directions[1].stream[0].store(4, Ordering::Relaxed);
+    assert!(link.read(0, 16).is_err());
+    let mut link = Link::with_memory(32, 16, 2);
+    link.write(0, &[7; 100]).expect("in bounds");
+    // More than there can be, and then fewer.
+    for made in [8, 4, u64::MAX, 0] {
+        link.made.store(made, Ordering::Relaxed);
+        let expected = match made {
+            8 => 6 * 16,
+            u64::MAX => 8 * 16,
+            _ => 0,
+        };
+        assert_eq!(link.write(0, &[7; 1000]), Ok(expected), "{made}");
+    }
+    assert_eq!(link.read(1, 1000).map(|all| all.len()), Ok(16 * 16));
+    assert!(link.write(0, &[7; 16]).expect("in bounds") > 0, "a gift");
 }
 
 #[test]
@@ -281,7 +318,7 @@ fn a_block_that_the_other_side_does_not_own_ends_the_link() {
         assert!(found.is_err(), "{number}");
     }
     // The same of blocks that are given back.
-    for (number, count) in [(0, 1), (8, 1), (4, 9)] {
+    for (number, count) in [(0, 1), (8, 1), (5, 9)] {
         link.directions[1].returns[0].store(number, Ordering::Relaxed);
         link.directions[1].returned.store(count, Ordering::Relaxed);
         assert!(link.write(0, &[1; 100]).is_err(), "{number} of {count}");

@@ -28,7 +28,7 @@ pub struct BlockWriter {
 
 impl BlockWriter {
     /// How many of `wanted` bytes there is room for; collects blocks that the other side has given
-    /// back only when the others leave less.
+    /// back, and looks how many each half has by now (`made`), only when the others leave less.
     ///
     /// # Errors
     /// [`OutOfBounds`]: the link is of no use any more.
@@ -38,10 +38,14 @@ impl BlockWriter {
         pool: &mut BlockPool,
         wanted: usize,
         from: Returns<'_, impl Word>,
+        made: &impl Word,
     ) -> Result<usize, OutOfBounds> {
         let rest = pool.blocks().rest(self.tail);
         if rest + pool.room() < wanted {
             pool.collect(from)?;
+            if rest + pool.room() < wanted {
+                pool.grow(made.load(Ordering::Acquire));
+            }
         }
         Ok((rest + pool.room()).min(wanted))
     }

@@ -5,11 +5,13 @@
 //! | shared words | 8192 |
 //! | cells, of either direction | 2 x 8192 |
 //! | rings of short bodies, of either direction | 2 x 8192 |
-//! | blocks, of both directions together | 2 x `capacity` |
 //! | tables of blocks, two of either direction | 8 for each block and table |
+//! | blocks, of both directions together | 2 x `capacity` |
 //!
-//! All of the file has memory from the start and is sealed against shrinking, so no access to a
-//! mapping of it fails. A peer that keeps the descriptor can punch holes, which no seal forbids
+//! The parts before the blocks and the first blocks have memory from the start. The others get it
+//! when the traffic asks for them ([`BlockGrowth`]). No side uses a block before a shared word says
+//! that it has memory. The file is sealed against shrinking. So no access to a mapping of it fails.
+//! A peer that keeps the descriptor can punch holes, which no seal forbids
 //! while both ends write. That gives memory back to the system and loses the peer's bytes. An
 //! access then ends this process only if no memory is available. The peer is a process of the same
 //! user and job, which could end this process in any case. The file has no name in any file system,
@@ -31,15 +33,21 @@ use rejoin_ring::blocks::BlockLayout;
 
 use crate::descriptors;
 
+mod block_growth;
+
+pub(crate) use block_growth::BlockGrowth;
+use block_growth::FIRST_BLOCKS;
+
 /// Version of the memory's layout and meaning: the words, cells, rings, blocks and copy batches.
 /// Both ends must have the same.
-const LAYOUT: u64 = 4;
+const LAYOUT: u64 = 5;
 /// The words that say so stay where they are in every version.
 const VERSIONS: usize = 28;
 /// The words behind them.
 const RETURNED: usize = VERSIONS + 2;
 const DISTANCE: usize = RETURNED + 2;
 const BODY_WAYS: usize = DISTANCE + 2;
+const MADE: usize = BODY_WAYS + 2;
 /// Bytes before the cells: the shared words, each on two cache lines of its own, since processors
 /// fetch lines in pairs.
 const WORDS: usize = 8192;
@@ -47,7 +55,7 @@ const WORD: usize = 128;
 /// Bytes of the descriptions of the pieces of a copy batch.
 const CHUNK_WORDS: usize = rejoin_ring::chunks::MOST * 3 * 8;
 const _: () = assert!(20 * WORD + 2 * CHUNK_WORDS.next_multiple_of(WORD) <= 26 * WORD);
-const _: () = assert!(26 + 2 <= VERSIONS && (BODY_WAYS + 2) * WORD <= WORDS);
+const _: () = assert!(26 + 2 <= VERSIONS && (MADE + 1) * WORD <= WORDS);
 /// Cells of one direction, between the words and the small rings. There are few, since they are
 /// fastest if the first-level caches of both cores hold them all.
 pub(crate) const CELLS: usize = 64;
@@ -127,6 +135,8 @@ pub(crate) enum SharedWord {
     /// Which way long bodies are to take, as the reader of this direction asks: see
     /// [`crate::cost`].
     BodyWays(Direction),
+    /// How many blocks of each half have memory: see [`BlockGrowth`].
+    Made,
 }
 
 /// A table of blocks.
@@ -166,6 +176,7 @@ impl SharedWord {
             Self::Returned(direction) => (RETURNED, direction),
             Self::Distance(direction) => (DISTANCE, direction),
             Self::BodyWays(direction) => (BODY_WAYS, direction),
+            Self::Made => (MADE, Direction::FromDialer),
         };
         let lines = match self {
             Self::Chunks(_) => CHUNK_WORDS.div_ceil(WORD),
@@ -187,18 +198,26 @@ pub(crate) struct LinkMemory {
 }
 
 impl LinkMemory {
-    /// New memory, with blocks of `capacity` bytes for each direction, a power of two, and the
-    /// descriptor that the other end maps.
+    /// New memory, with blocks of up to `capacity` bytes for each direction, a power of two, and
+    /// the descriptor that the other end maps.
     ///
     /// # Errors
     /// Why the system refuses.
     pub(crate) fn make(capacity: usize) -> io::Result<(Self, OwnedFd)> {
         let file = file(capacity)?;
-        // All of it now: a page that is missing later would end the process.
-        reserve(&file, length(capacity) as u64)?;
+        reserve(&file, first_bytes(capacity) as u64)?;
         let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
         fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
         let memory = Self::map(&file, capacity)?;
+        let made = match block_growth::is_possible(memory.start) {
+            true => FIRST_BLOCKS,
+            false => {
+                // A page that is missing later would end the process.
+                reserve(&file, length(capacity) as u64)?;
+                count(capacity) / 2
+            }
+        };
+        memory.growth().begin(made);
         memory.say_version(Direction::FromDialer);
         Ok((memory, file.into()))
     }
@@ -286,9 +305,15 @@ impl LinkMemory {
         Ok(memory)
     }
 
-    /// Bytes of memory that the link takes.
-    pub(crate) fn length(&self) -> usize {
-        length(self.capacity)
+    /// Bytes of memory that the link has by now.
+    pub(crate) fn used(&self) -> usize {
+        blocks_at(self.capacity) + 2 * self.growth().made() * BLOCK
+    }
+
+    /// The blocks that have no memory yet.
+    pub(crate) fn growth(&self) -> BlockGrowth {
+        let made = self.word(SharedWord::Made);
+        BlockGrowth::new(self.first_block(), self.blocks(), made)
     }
 
     /// The number and size of the blocks.
@@ -302,13 +327,13 @@ impl LinkMemory {
     /// The first byte of the first block.
     pub(crate) fn first_block(&self) -> NonNull<u8> {
         // SAFETY: the offset lies within the mapping.
-        unsafe { self.start.add(BLOCKS) }
+        unsafe { self.start.add(blocks_at(self.capacity)) }
     }
 
     /// A table: an entry for each block. Good for as long as the memory is mapped.
     pub(crate) fn table(&self, table: BlockTable) -> NonNull<[AtomicU64]> {
         let count = count(self.capacity);
-        let offset = BLOCKS + 2 * self.capacity + table.number() * count * 8;
+        let offset = TABLES + table.number() * count * 8;
         // SAFETY: the offset lies within the mapping, aligned.
         let first = unsafe { self.start.add(offset) };
         NonNull::slice_from_raw_parts(first.cast(), count)
@@ -350,23 +375,32 @@ impl Drop for LinkMemory {
     fn drop(&mut self) {
         // SAFETY: the mapping is this value's own, and nothing of it is in use any more. A failure
         // would leave it mapped, which does no harm.
-        let _ = unsafe { munmap(self.start.cast(), self.length()) };
+        let _ = unsafe { munmap(self.start.cast(), length(self.capacity)) };
     }
 }
 
 /// A page, on which the blocks begin.
 const PAGE: usize = 4096;
-/// Bytes before the first block.
-const BLOCKS: usize = WORDS + 2 * CELLS_BYTES + 2 * SMALL_RING;
-const _: () = assert!(BLOCKS.is_multiple_of(PAGE));
+/// Bytes before the tables.
+const TABLES: usize = WORDS + 2 * CELLS_BYTES + 2 * SMALL_RING;
 
 /// Blocks of both directions.
 const fn count(capacity: usize) -> usize {
     2 * capacity / BLOCK
 }
 
+/// Bytes before the first block.
+const fn blocks_at(capacity: usize) -> usize {
+    (TABLES + 4 * count(capacity) * 8).next_multiple_of(PAGE)
+}
+
 const fn length(capacity: usize) -> usize {
-    BLOCKS + 2 * capacity + 4 * count(capacity) * 8
+    blocks_at(capacity) + 2 * capacity
+}
+
+/// Bytes that have memory from the start.
+const fn first_bytes(capacity: usize) -> usize {
+    blocks_at(capacity) + 2 * FIRST_BLOCKS * BLOCK
 }
 
 /// A file of the length that blocks of this capacity need; nothing is behind it yet.

@@ -102,7 +102,8 @@ impl Input<'_> {
         } else {
             Direction::ToDialer
         };
-        let places = [
+        let made = |_| SharedWord::Made;
+        let places: [fn(Direction) -> SharedWord; 11] = [
             SharedWord::Doorbell,
             SharedWord::Tail,
             SharedWord::Head,
@@ -113,6 +114,7 @@ impl Input<'_> {
             SharedWord::Done,
             SharedWord::Chunks,
             SharedWord::Returned,
+            made,
         ];
         let which = usize::from(byte >> 1) % places.len();
         Some(places[which](direction))

@@ -52,7 +52,6 @@ use super::{
 };
 use buffered::block_stream::BlockStream;
 use buffered::small_ring::SmallRing;
-use buffered::streaming_store::StreamingStore;
 use doorbells::Doorbells;
 use link_memory::{Direction, SharedWord, word};
 use short::link_cells::Cells;
@@ -60,14 +59,16 @@ use short::{MAX_SHORT, Pace};
 use single_copy::cooperative::CooperativeCopy;
 use single_copy::peer_memory::{self, Exposed, PeerMemory};
 
-/// Bytes of the blocks of one direction, with few ranks on the host.
-const USUAL: usize = 256 << 10;
+/// Most bytes of the blocks of one direction, with few ranks on the host: those of both directions
+/// are more than a core's second-level cache holds, so a stream writes no line that is still in the
+/// reader's.
+const USUAL: usize = 1 << 20;
 /// Bytes that the blocks of all directions which a rank writes may take together, as long as each
 /// of them has the least size. With more than 128 ranks on the host each has that least size, and
 /// all together take more.
 const BUDGET: usize = 8 << 20;
-/// Bytes of the blocks of one direction where so many ranks share a host: 256 KiB up to 32 of them,
-/// then less, but no less than 64 KiB.
+/// Most bytes of the blocks of one direction where so many ranks share a host: 1 MiB up to 8 of
+/// them, then less, but no less than 64 KiB.
 #[must_use]
 pub fn capacity(local_size: u32) -> usize {
     let ranks = usize::try_from(local_size.max(1)).unwrap_or(usize::MAX);
@@ -147,7 +148,7 @@ impl ShmEndpoint {
             secret,
             cells: Cells::new(&memory, out),
             small_ring: SmallRing::new(&memory, out),
-            stream: BlockStream::new(&memory, out, StreamingStore::new(copies.shared_cores)),
+            stream: BlockStream::new(&memory, out, copies.shared_cores),
             min_get: copies.min_get,
             asks: [out, out.opposite()].map(|way| memory.word(SharedWord::BodyWays(way))),
             cooperative: CooperativeCopy::new(&memory, out),
@@ -273,7 +274,7 @@ impl Endpoint for ShmEndpoint {
     }
 
     fn shared_bytes(&self) -> usize {
-        self.memory.length()
+        self.memory.used()
     }
 
     #[inline]

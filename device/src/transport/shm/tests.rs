@@ -415,11 +415,12 @@ fn a_malicious_peer_that_gives_back_more_than_there_is_ends_the_link() {
 
 #[test]
 fn a_link_of_a_crowded_host_has_fewer_blocks() {
-    assert_eq!(capacity(1), 256 << 10);
+    assert_eq!(capacity(1), 1 << 20);
+    assert_eq!(capacity(8), 1 << 20);
     assert_eq!(capacity(32), 256 << 10);
     assert_eq!(capacity(64), 128 << 10);
     assert_eq!(capacity(1000), 64 << 10);
-    assert_eq!(capacity(0), 256 << 10);
+    assert_eq!(capacity(0), 1 << 20);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rejoin_ring::OutOfBounds;
 use rejoin_ring::blocks::{BlockPool, BlockReader, BlockWriter, DirectionWords, Returns};
 
-use super::super::link_memory::{BlockTable, Direction, LinkMemory, SharedWord, word};
+use super::super::link_memory::{BlockGrowth, BlockTable, Direction, LinkMemory, SharedWord, word};
 use super::cache_distance::{CacheDistance, DistanceMeter, PROBE};
 use super::streaming_store::StreamingStore;
 
@@ -80,6 +80,7 @@ pub(in crate::transport::shm) struct BlockStream {
     out: Shared,
     come: Shared,
     first: NonNull<u8>,
+    growth: BlockGrowth,
     store: StreamingStore,
     meter: DistanceMeter,
 }
@@ -90,17 +91,18 @@ impl BlockStream {
     pub(in crate::transport::shm) fn new(
         memory: &LinkMemory,
         out: Direction,
-        store: StreamingStore,
+        shared_cores: bool,
     ) -> Self {
-        let blocks = memory.blocks();
+        let (blocks, growth) = (memory.blocks(), memory.growth().between(shared_cores));
         Self {
-            pool: BlockPool::new(blocks, out == Direction::FromDialer),
+            pool: BlockPool::new(blocks, out == Direction::FromDialer, growth.made()),
             writer: BlockWriter::default(),
             reader: BlockReader::new(blocks),
             out: Shared::new(memory, out),
             come: Shared::new(memory, out.opposite()),
             first: memory.first_block(),
-            store,
+            growth,
+            store: StreamingStore::new(shared_cores),
             meter: DistanceMeter::new(),
         }
     }
@@ -125,8 +127,13 @@ impl BlockStream {
     /// The peer says what cannot be.
     #[inline]
     pub(in crate::transport::shm) fn room(&mut self, wanted: usize) -> Result<usize, OutOfBounds> {
-        let returns = self.come.returns();
-        self.writer.room(&mut self.pool, wanted, returns)
+        loop {
+            let (returns, made) = (self.come.returns(), self.growth.word());
+            let room = self.writer.room(&mut self.pool, wanted, returns, made)?;
+            if room == wanted || !self.growth.extend() {
+                return Ok(room);
+            }
+        }
     }
 
     /// Copies bytes behind those that were written, as far as there is room; the reader does not
@@ -265,7 +272,8 @@ impl BlockStream {
     pub(super) fn release(&mut self) -> Result<bool, OutOfBounds> {
         let (pool, writer) = (&mut self.pool, &mut self.writer);
         let (come, out) = (self.come.words(), self.out.words());
-        self.reader.release(pool, writer, come, out)
+        self.reader
+            .release(pool, writer, come, out, self.growth.word())
     }
 
     /// Bytes read so far, the low half of the number.

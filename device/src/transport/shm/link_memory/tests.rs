@@ -48,16 +48,54 @@ fn both_ends_see_the_same_memory() {
         BlockTable::Returned(Direction::FromDialer),
         BlockTable::Returned(Direction::ToDialer),
     ];
-    // They lie one behind the other, up to the end.
-    let behind = ours.first_block().as_ptr().wrapping_add(2 * LEAST);
+    // They lie one behind the other, between the small rings and the blocks.
+    let behind = ours
+        .small_ring(Direction::ToDialer)
+        .as_ptr()
+        .wrapping_add(SMALL_RING);
     let mut end = behind.cast_const().cast();
     for table in tables {
         let range = entries(&ours, table);
         assert_eq!(range.start, end);
         end = range.end;
     }
-    let all = ours.start.as_ptr().wrapping_add(ours.length());
-    assert_eq!(end, all.cast_const().cast());
+    assert!(end <= ours.first_block().as_ptr().cast_const().cast());
+}
+
+#[test]
+fn blocks_get_memory_when_a_side_asks_for_it() {
+    let (ours, fd) = LinkMemory::make(8 * LEAST).expect("made");
+    let file = fd.try_clone().map(File::from).expect("a copy");
+    let has = || {
+        use std::os::unix::fs::MetadataExt;
+        file.metadata().expect("its data").blocks() as usize * 512
+    };
+    let theirs = LinkMemory::open(fd).expect("mapped");
+    if !block_growth::is_possible(ours.start) {
+        assert_eq!(has(), length(8 * LEAST));
+        return;
+    }
+    assert_eq!((has(), ours.used()), (first_bytes(8 * LEAST), has()));
+    let (few, _fd) = LinkMemory::make(8 * LEAST).expect("made");
+    let mut crowded = few.growth().between(true);
+    while crowded.extend() {}
+    assert_eq!(crowded.made(), 16);
+    let (mut one, mut other) = (ours.growth(), theirs.growth());
+    for made in [4, 8, 16, 32] {
+        assert!(one.extend());
+        assert_eq!((one.made(), other.made()), (made, made));
+        assert_eq!((has(), theirs.used()), (ours.used(), has()));
+        std::mem::swap(&mut one, &mut other);
+    }
+    assert_eq!(has(), length(8 * LEAST));
+    assert!(!one.extend() && !other.extend(), "there are no more");
+    // What a malicious peer says has no effect beyond the blocks, and ends.
+    for said in [0, 1, u64::MAX] {
+        word(&ours, SharedWord::Made).store(said, Ordering::Relaxed);
+        assert!((FIRST_BLOCKS..=32).contains(&other.made()), "{said}");
+        let mut again = theirs.growth();
+        assert!((0..9).any(|_| !again.extend()), "{said}");
+    }
 }
 
 #[test]
