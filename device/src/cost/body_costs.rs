@@ -27,9 +27,9 @@ pub(crate) struct BodyCosts {
     single: [Contest; CLASSES],
     stream: [Contest; CLASSES],
     /// When the last body was complete.
-    over: Option<Instant>,
+    completed: Option<Instant>,
     /// The sender's memory can't be read: nothing is measured.
-    is_over: bool,
+    has_ended: bool,
 }
 
 impl BodyCosts {
@@ -40,7 +40,7 @@ impl BodyCosts {
     }
 
     /// Bodies of `len` bytes together came by a way, from the look at the first one until they were
-    /// complete. What the sender is to be told, if there is something: [`lengths_of_word`].
+    /// complete. What the sender is to be told, if there is something: [`gets_of_word`].
     pub(crate) fn note(
         &mut self,
         way: BodyWay,
@@ -48,10 +48,10 @@ impl BodyCosts {
         (bodies, len): (usize, usize),
         (begun, over): (Instant, Instant),
     ) -> Option<u64> {
-        if self.is_over {
+        if self.has_ended {
             return None;
         }
-        let before = self.over.replace(over);
+        let before = self.completed.replace(over);
         // In a stream, the time between two bodies is of their cost.
         let begun = match (of, before) {
             (BodyUse::Stream, Some(before)) if begun - before < over - begun => before,
@@ -71,7 +71,7 @@ impl BodyCosts {
     /// The sender's memory can't be read any more. What the sender is to be told.
     pub(crate) fn end(&mut self) -> u64 {
         *self = Self {
-            is_over: true,
+            has_ended: true,
             ..Self::default()
         };
         self.word()
