@@ -21,8 +21,8 @@ impl BodyWay {
 /// Bodies of either way whose median counts. Two of them may be slow: the first use of a page, and
 /// the scheduler, slow some.
 const TRIALS: usize = 5;
-/// Bodies at the beginning of a trial that do not count: what the other way uses has left the caches
-/// since it was used last.
+/// Bodies at the beginning of a trial that do not count: what the other way uses may have left the
+/// caches.
 const WARM_UP: usize = 8;
 /// Bodies before the first trial of the other way, and most before a later one.
 const FIRST_PAUSE: u32 = 32;
