@@ -11,6 +11,8 @@
 //! A transport is a folder here: its endpoint, its part in [`Wireup`], and its listener.
 
 mod any;
+#[cfg(test)]
+mod conformance;
 mod listeners;
 mod shm;
 mod tcp;
@@ -270,6 +272,7 @@ pub trait Endpoint {
     unsafe fn try_write(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>>;
 
     /// Reads into the pieces in order, as far as there is data, and returns the number of bytes.
+    /// The pieces have room for at least one.
     ///
     /// # Safety
     /// Each piece is writable memory that nothing else uses during the call.

@@ -1,45 +1,13 @@
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 
-use rejoin_engine::Envelope;
-
 use super::link_memory::{BlockTable, SharedWord, word};
 use super::malicious_peer::pair;
 use super::short::Pace;
 use super::*;
+use crate::transport::conformance::{self, bytes, conforms, read, send as try_send, write};
 
-fn piece(bytes: &[u8]) -> Piece {
-    Piece {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
-    }
-}
-
-fn write(link: &mut ShmEndpoint, parts: &[&[u8]]) -> Result<usize, Box<Fault>> {
-    let pieces: Vec<Piece> = parts.iter().map(|part| piece(part)).collect();
-    // SAFETY: the parts are readable.
-    unsafe { link.try_write(&pieces) }
-}
-
-fn read(link: &mut ShmEndpoint, lengths: &[usize]) -> Result<Vec<u8>, Box<Fault>> {
-    let mut parts: Vec<Vec<u8>> = lengths.iter().map(|len| vec![0; *len]).collect();
-    let pieces: Vec<Piece> = parts
-        .iter_mut()
-        .map(|part| Piece {
-            iov_base: part.as_mut_ptr().cast(),
-            iov_len: part.len(),
-        })
-        .collect();
-    // SAFETY: the parts are writable, and nothing else uses them.
-    let count = unsafe { link.try_read(&pieces) }?;
-    let mut all = parts.concat();
-    all.truncate(count);
-    Ok(all)
-}
-
-fn bytes(len: usize, seed: usize) -> Vec<u8> {
-    (0..len).map(|at| ((at * 7 + seed) % 251) as u8).collect()
-}
+conforms!(pair);
 
 #[test]
 fn pieces_of_any_length_come_out_in_order_and_wrap_around() {
@@ -189,30 +157,9 @@ fn send(link: &mut ShmEndpoint, body: &[u8]) -> bool {
     matches!(try_send(link, body), SendOutcome::Sent)
 }
 
-/// The outcome of such a send.
-fn try_send(link: &mut ShmEndpoint, body: &[u8]) -> SendOutcome {
-    let header = ShortHeader {
-        envelope: Envelope::default(),
-        len: body.len() as u16,
-        ..ShortHeader::default()
-    };
-    match body.len() {
-        0..=MAX_SHORT => link.try_short(body, || Some(header)),
-        _ => link.try_bcopy(body, || Some(header)),
-    }
-}
-
 /// The body of the message that comes next, cut to `most` bytes.
 fn take(link: &mut ShmEndpoint, most: usize) -> Vec<u8> {
-    let header = link.try_recv().expect("there");
-    let mut body = vec![0; usize::from(header.len).min(most)];
-    let into = Piece {
-        iov_base: body.as_mut_ptr().cast(),
-        iov_len: body.len(),
-    };
-    // SAFETY: the bytes are the test's alone.
-    unsafe { link.take(&header, into) };
-    body
+    conformance::take(link, most).expect("there")
 }
 
 /// Whether the body of the message that comes next is in the small ring.

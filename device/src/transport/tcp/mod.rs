@@ -99,3 +99,29 @@ impl Endpoint for TcpEndpoint {
         let _ = self.socket.into_raw_fd();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::transport::conformance::conforms;
+
+    /// Both ends of a new link.
+    fn pair() -> (TcpEndpoint, TcpEndpoint) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a listener");
+        let one = TcpStream::connect(listener.local_addr().expect("its address"));
+        let (one, (other, _)) = (
+            one.expect("connected"),
+            listener.accept().expect("accepted"),
+        );
+        let ends = [one, other].map(|end| {
+            end.set_nonblocking(true).expect("non-blocking");
+            end.set_nodelay(true).expect("at once");
+            TcpEndpoint::new(end.into())
+        });
+        ends.into()
+    }
+
+    conforms!(pair);
+}
