@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rejoin_channel_table::Epoch;
 
 /// Bytes since the last image at which the first checkpoint is asked for.
-const FIRST: u64 = 256 << 20;
+const FIRST: u64 = 64 << 20;
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 /// Microseconds that the first use of a page takes, as [`rejoin_wire::ImageCost::total`] counts it.
@@ -127,10 +127,13 @@ mod tests {
     fn checkpoints_come_half_as_often_when_they_have_cost_as_much_as_more_memory() {
         let mut pace = LogPace::new(1500 * MB);
         assert_eq!(pace.bytes(), FIRST);
-        // 512 MiB are 131,072 pages of two microseconds.
-        assert_eq!(doubles_after(&mut pace, 5, 0), 53);
-        assert_eq!(pace.bytes(), 512 * MB);
-        assert_eq!(doubles_after(&mut pace, 5, 95_000), 6);
+        // 128 MiB are 32,768 pages of two microseconds.
+        assert_eq!(doubles_after(&mut pace, 5, 0), 14);
+        assert_eq!(pace.bytes(), 128 * MB);
+        assert_eq!(doubles_after(&mut pace, 5, 95_000), 2);
+        assert_eq!(pace.bytes(), 256 * MB);
+        assert_eq!(doubles_after(&mut pace, 100, 0), 3);
+        assert_eq!(doubles_after(&mut pace, 2000, 0), 1);
         assert_eq!(pace.bytes(), 1024 * MB);
         assert_eq!(doubles_after(&mut pace, 2000, 0), 1);
         assert_eq!(pace.bytes(), 1500 * MB);
