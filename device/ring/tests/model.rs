@@ -191,12 +191,13 @@ struct Streams {
 }
 
 impl Streams {
-    fn new(size: usize) -> Self {
-        let blocks = BlockLayout { count: 4, size };
+    /// Of which two blocks of each half have memory.
+    fn new(count: usize, size: usize) -> Self {
+        let blocks = BlockLayout { count, size };
         Self {
             blocks,
             bytes: (0..blocks.bytes()).map(|_| UnsafeCell::new(0)).collect(),
-            directions: [StreamWords::new(4), StreamWords::new(4)],
+            directions: [StreamWords::new(count), StreamWords::new(count)],
             made: word(),
             doorbells: [word(), word()],
             sockets: [Socket::default(), Socket::default()],
@@ -259,11 +260,19 @@ impl<'a> StreamSide<'a> {
     }
 
     fn has_room(&mut self) -> bool {
-        let returns = self.link.directions[1 - self.me].returns();
-        self.writer
-            .room(&mut self.pool, 1, returns, &self.link.made)
-            .expect("in bounds")
-            > 0
+        let made = &self.link.made;
+        let mut has_room = || {
+            let returns = self.link.directions[1 - self.me].returns();
+            let room = self.writer.room(&mut self.pool, 1, returns, made);
+            room.expect("in bounds") > 0
+        };
+        // The blocks that have no memory yet get some from whoever lacks room first.
+        let all = self.link.blocks.count as u64 / 2;
+        has_room()
+            || made.load(Ordering::Acquire) < all && {
+                made.store(all, Ordering::Release);
+                has_room()
+            }
     }
 
     fn has_come(&mut self) -> bool {
@@ -331,10 +340,15 @@ impl<'a> StreamSide<'a> {
 
 /// Runs both sides over four blocks of so many bytes.
 fn streams(size: usize, sides: [fn(&mut StreamSide<'_>); 2]) {
+    streams_over(4, size, sides);
+}
+
+/// Runs both sides over so many blocks of so many bytes.
+fn streams_over(count: usize, size: usize, sides: [fn(&mut StreamSide<'_>); 2]) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
     builder.check(move || {
-        let link = Arc::new(Streams::new(size));
+        let link = Arc::new(Streams::new(count, size));
         let other = Arc::clone(&link);
         let second = loom::thread::spawn(move || sides[1](&mut StreamSide::new(&other, 1)));
         sides[0](&mut StreamSide::new(&link, 0));
@@ -386,6 +400,22 @@ fn blocks_come_back_to_a_writer_that_sleeps() {
 }
 
 #[test]
+fn blocks_get_memory_while_the_other_side_sleeps() {
+    streams_over(
+        8,
+        1,
+        [
+            |side| (1..8).for_each(|number| side.write(number)),
+            |side| {
+                (1..6).for_each(|number| side.read(number));
+                (1..3).for_each(|number| side.write(number));
+                (6..8).for_each(|number| side.read(number));
+            },
+        ],
+    );
+}
+
+#[test]
 fn both_sides_write_before_they_read() {
     streams(
         2,
@@ -427,7 +457,7 @@ const IN_STREAM: u8 = u8::MAX;
 impl Mixed {
     fn new(count: usize) -> Self {
         Self {
-            link: Streams::new(1),
+            link: Streams::new(4, 1),
             firsts: (0..count).map(|_| word()).collect(),
             bodies: (0..count).map(|_| UnsafeCell::new(0)).collect(),
             head: word(),

@@ -183,13 +183,12 @@ impl Links {
 
     /// Doorbells that were rung over the links that there are.
     pub(crate) fn doorbells(&self) -> u64 {
-        self.slots.doorbells()
+        self.slots.endpoints().map(Endpoint::doorbells_rung).sum()
     }
 
     /// Bytes of memory that the links share with peers.
-    pub(crate) fn shared_bytes(&mut self) -> usize {
-        let links = self.slots.links();
-        links.map(|(_, live)| live.endpoint.shared_bytes()).sum()
+    pub(crate) fn shared_bytes(&self) -> usize {
+        self.slots.endpoints().map(Endpoint::shared_bytes).sum()
     }
 
     /// Has no peer read anything in this process any more.

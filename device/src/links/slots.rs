@@ -3,7 +3,7 @@
 use super::live::Live;
 use super::pending::PendingConnection;
 use crate::events::PollToken;
-use crate::transport::Endpoint;
+use crate::transport::{AnyEndpoint, Endpoint};
 
 /// The content of a slot.
 pub(super) enum Slot {
@@ -170,13 +170,12 @@ impl Slots {
         self.watched > 0
     }
 
-    /// Doorbells that were rung over the links that there are.
-    pub(super) fn doorbells(&self) -> u64 {
-        let doorbells = self.entries.iter().map(|(_, slot)| match slot {
-            Slot::Live(live) => live.endpoint.doorbells_rung(),
-            _ => 0,
-        });
-        doorbells.sum()
+    /// The endpoints of all live links.
+    pub(super) fn endpoints(&self) -> impl Iterator<Item = &AnyEndpoint> {
+        self.entries.iter().filter_map(|(_, slot)| match slot {
+            Slot::Live(live) => Some(&live.endpoint),
+            _ => None,
+        })
     }
 
     /// Whether any connection is in its handshake.

@@ -20,7 +20,7 @@ pub struct Stats {
     pub short_in: u64,
     /// Links over shared memory that were made.
     pub rings_made: u64,
-    /// Most bytes of shared memory that were mapped for links at any time.
+    /// Most bytes of shared memory that links had when one was made, or have now.
     pub ring_bytes: u64,
     /// Parts of bodies read out of their senders' memory, by the receiver or with the sender's
     /// help, with success or without.

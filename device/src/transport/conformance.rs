@@ -2,7 +2,9 @@
 //! A transport calls [`conforms!`] in its tests.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use rejoin_engine::ShortHeader;
@@ -220,11 +222,17 @@ pub(super) fn bytes_keep_their_order<E: Endpoint>(pair: fn() -> (E, E)) {
 pub(super) fn messages_keep_their_place<E: Endpoint>(pair: fn() -> (E, E)) {
     let (mut dice, (mut a, mut b)) = (Dice(7), pair());
     let capabilities = a.capabilities();
-    let (Some(short), Some(most)) = (capabilities.max_short, capabilities.max_bcopy) else {
-        assert!(matches!(send(&mut a, b"body"), SendOutcome::WouldBlock));
+    let Some(most) = capabilities.max_bcopy.max(capabilities.max_short) else {
+        let no_header = || -> Option<ShortHeader> { panic!("there is no way for a message") };
+        let sent = [a.try_short(b"", no_header), a.try_bcopy(b"body", no_header)];
+        assert!(
+            sent.iter()
+                .all(|one| matches!(one, SendOutcome::WouldBlock))
+        );
         assert!(b.try_recv().is_none());
         return;
     };
+    let short = capabilities.max_short.unwrap_or(most);
     // Messages, and between them counts of bytes.
     let mut under_way: VecDeque<Result<Vec<u8>, usize>> = VecDeque::new();
     let (mut sent, mut got, mut refused) = (0, 0, 0);
@@ -264,7 +272,7 @@ pub(super) fn messages_keep_their_place<E: Endpoint>(pair: fn() -> (E, E)) {
     assert!(refused > 0, "no back pressure");
 }
 
-/// Reads to the end of the link. Returns the bytes; panics after too long.
+/// Reads to the end of the link. Returns the number of bytes; panics after too long.
 fn read_to_the_end(link: &mut impl Endpoint) -> usize {
     let mut got = 0;
     loop {
@@ -316,10 +324,17 @@ pub(super) fn a_cut_leaves_a_prefix<E: Endpoint>(pair: fn() -> (E, E)) {
 pub(super) fn a_reader_gets_its_events<E: Endpoint + 'static>(pair: fn() -> (E, E)) {
     const ROUNDS: usize = 3_000;
     let (a, mut b) = pair();
-    let a = Moved(a);
+    let (a, read_so_far) = (Moved(a), Arc::new(AtomicUsize::new(0)));
+    let seen = Arc::clone(&read_so_far);
     let writer = std::thread::spawn(move || {
         let (mut dice, mut a) = (Dice(11), a.arrive());
         for round in 0..ROUNDS {
+            // The next byte would wake a reader that has missed one.
+            let begun = Instant::now();
+            while seen.load(Ordering::Acquire) < round {
+                assert!(begun.elapsed() < LIMIT, "byte {round} is not read");
+                std::thread::yield_now();
+            }
             (0..dice.below(2_000)).for_each(|_| std::hint::spin_loop());
             let taken = write(&mut a, &[&bytes(1, round)]).expect("a good link");
             assert_eq!(taken, 1, "there is room");
@@ -330,6 +345,7 @@ pub(super) fn a_reader_gets_its_events<E: Endpoint + 'static>(pair: fn() -> (E, 
     while got < ROUNDS {
         let some = read(&mut b, &[1]).expect("a good link");
         got += some.len();
+        read_so_far.store(got, Ordering::Release);
         if some.is_empty() {
             if !b.arm_doorbell(false).expect("a good link") {
                 await_event(&mut b, PollFlags::POLLIN);

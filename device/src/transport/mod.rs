@@ -272,7 +272,7 @@ pub trait Endpoint {
     unsafe fn try_write(&mut self, pieces: &[Piece]) -> Result<usize, Box<Fault>>;
 
     /// Reads into the pieces in order, as far as there is data, and returns the number of bytes.
-    /// The pieces have room for at least one.
+    /// The pieces have room for at least one byte.
     ///
     /// # Safety
     /// Each piece is writable memory that nothing else uses during the call.

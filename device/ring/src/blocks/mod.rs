@@ -20,7 +20,8 @@
 //! | [`BlockReader`] | the position of the stream that this side reads |
 //!
 //! A wait for a block always ends: the missing blocks are with the other side beyond its share, on
-//! their way back, or unread by one of the two.
+//! their way back, or unread by one of the two. This holds as long as `made` no more than doubles
+//! before the other side is shown bytes.
 //!
 //! The other side's words are not trusted: an impossible position, and a block that cannot be the
 //! other's, is [`OutOfBounds`], and no range ever leaves the memory.

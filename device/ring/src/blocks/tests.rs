@@ -270,9 +270,8 @@ fn a_stream_without_answers_never_ends_for_lack_of_blocks() {
 fn new_blocks_are_used_by_both_sides_and_named_by_none_before() {
     let mut link = Link::with_memory(32, 16, 2);
     assert_eq!(link.write(0, &[7; 100]), Ok(2 * 16));
-    // Block 4 is side 0's, without memory.
-    link.directions[1].stream[0].store(4, Ordering::Relaxed);
     assert_eq!(link.write(1, &[7; 16]), Ok(16));
+    // Block 4 is side 0's, without memory.
     link.directions[1].stream[0].store(4, Ordering::Relaxed);
     assert!(link.read(0, 16).is_err());
     let mut link = Link::with_memory(32, 16, 2);
@@ -287,6 +286,10 @@ fn new_blocks_are_used_by_both_sides_and_named_by_none_before() {
         };
         assert_eq!(link.write(0, &[7; 1000]), Ok(expected), "{made}");
     }
+    link.made.store(8, Ordering::Relaxed);
+    assert_eq!(link.write(1, &[7; 1000]), Ok(8 * 16));
+    let used = |turn: usize| link.directions[1].stream[turn].load(Ordering::Relaxed);
+    assert_eq!([used(0), used(2), used(7)], [1, 5, 15]);
     assert_eq!(link.read(1, 1000).map(|all| all.len()), Ok(16 * 16));
     assert!(link.write(0, &[7; 16]).expect("in bounds") > 0, "a gift");
 }

@@ -11,12 +11,11 @@
 //! The parts before the blocks and the first blocks have memory from the start. The others get it
 //! when the traffic asks for them ([`BlockGrowth`]). No side uses a block before a shared word says
 //! that it has memory. The file is sealed against shrinking. So no access to a mapping of it fails.
-//! A peer that keeps the descriptor can punch holes, which no seal forbids
-//! while both ends write. That gives memory back to the system and loses the peer's bytes. An
-//! access then ends this process only if no memory is available. The peer is a process of the same
-//! user and job, which could end this process in any case. The file has no name in any file system,
-//! and is gone with its last mapping. The mapping stays out of forks: an image of this process
-//! neither shares nor holds it.
+//! A peer that keeps the descriptor can punch holes, which no seal forbids while both ends write,
+//! or say that blocks have memory which have none. An access to such a page ends this process only
+//! if no memory is available. The peer is a process of the same user and job, which could end this
+//! process in any case. The file has no name in any file system, and is gone with its last mapping.
+//! The mapping stays out of forks: an image of this process neither shares nor holds it.
 
 use std::fs::File;
 use std::io;
@@ -205,7 +204,7 @@ impl LinkMemory {
     /// Why the system refuses.
     pub(crate) fn make(capacity: usize) -> io::Result<(Self, OwnedFd)> {
         let file = file(capacity)?;
-        reserve(&file, first_bytes(capacity) as u64)?;
+        reserve(&file, bytes_with(capacity, FIRST_BLOCKS) as u64)?;
         let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
         fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
         let memory = Self::map(&file, capacity)?;
@@ -213,8 +212,9 @@ impl LinkMemory {
             true => FIRST_BLOCKS,
             false => {
                 // A page that is missing later would end the process.
-                reserve(&file, length(capacity) as u64)?;
-                count(capacity) / 2
+                let made = block_growth::without_growth(memory.blocks());
+                reserve(&file, bytes_with(capacity, made) as u64)?;
+                made
             }
         };
         memory.growth().begin(made);
@@ -307,7 +307,7 @@ impl LinkMemory {
 
     /// Bytes of memory that the link has by now.
     pub(crate) fn used(&self) -> usize {
-        blocks_at(self.capacity) + 2 * self.growth().made() * BLOCK
+        bytes_with(self.capacity, self.growth().made())
     }
 
     /// The blocks that have no memory yet.
@@ -398,9 +398,9 @@ const fn length(capacity: usize) -> usize {
     blocks_at(capacity) + 2 * capacity
 }
 
-/// Bytes that have memory from the start.
-const fn first_bytes(capacity: usize) -> usize {
-    blocks_at(capacity) + 2 * FIRST_BLOCKS * BLOCK
+/// Bytes up to the end of the blocks of which each half has so many with memory.
+const fn bytes_with(capacity: usize, made: usize) -> usize {
+    blocks_at(capacity) + 2 * made * BLOCK
 }
 
 /// A file of the length that blocks of this capacity need; nothing is behind it yet.

@@ -60,7 +60,7 @@ use single_copy::cooperative::CooperativeCopy;
 use single_copy::peer_memory::{self, Exposed, PeerMemory};
 
 /// Most bytes of the blocks of one direction, with few ranks on the host: those of both directions
-/// are more than a core's second-level cache holds, so a stream writes no line that is still in the
+/// fill the second-level cache of most cores, so a stream seldom writes a line that is still in the
 /// reader's.
 const USUAL: usize = 1 << 20;
 /// Bytes that the blocks of all directions which a rank writes may take together, as long as each

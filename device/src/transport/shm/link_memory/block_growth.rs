@@ -14,9 +14,14 @@ use rejoin_ring::blocks::BlockLayout;
 /// Blocks of each half that have memory from the start. A first message waits for all of their
 /// pages.
 pub(super) const FIRST_BLOCKS: usize = 2;
-/// Blocks of each half that ranks ask for which share cores: they find more of what the other rank
-/// has written in the caches of their core.
+/// Most blocks of each half that ranks ask for if they share cores: then the caches of their core
+/// have more of what the other rank has written.
 const SHARED_CORE_BLOCKS: usize = 16;
+
+/// Blocks of each half where the system can't give memory to more later.
+pub(super) fn without_growth(blocks: BlockLayout) -> usize {
+    SHARED_CORE_BLOCKS.min(blocks.count / 2)
+}
 
 /// The blocks that have no memory yet. Either side gives it to as many of each half.
 pub(crate) struct BlockGrowth {
@@ -77,11 +82,15 @@ impl BlockGrowth {
         unsafe { self.word.as_ref() }
     }
 
-    /// Gives memory to as many blocks again. False: there are no more, or the system has no memory.
+    /// Doubles the blocks that have memory. False: there are no more, or the system has no memory.
+    ///
+    /// The other side may know of half as many, and has then more than its share of them: it gives
+    /// some back when it reads. A side that asks for one block at a time never doubles them twice
+    /// without showing the other side bytes in between.
     #[cold]
     #[inline(never)]
     pub(in crate::transport::shm) fn extend(&mut self) -> bool {
-        // A malicious peer may take blocks back, but not make this side try for ever.
+        // A malicious peer may lower the word, but not make this side try for ever.
         let made = self.made.max(self.made());
         if self.is_over || made >= self.most {
             return false;

@@ -71,11 +71,14 @@ fn blocks_get_memory_when_a_side_asks_for_it() {
         file.metadata().expect("its data").blocks() as usize * 512
     };
     let theirs = LinkMemory::open(fd).expect("mapped");
+    // Memory of a system with huge pages for all of it comes in larger pieces.
+    let has_all = |bytes: usize| has() >= bytes;
     if !block_growth::is_possible(ours.start) {
-        assert_eq!(has(), length(8 * LEAST));
+        assert!(has_all(ours.used()) && ours.growth().made() == 16);
         return;
     }
-    assert_eq!((has(), ours.used()), (first_bytes(8 * LEAST), has()));
+    assert_eq!(ours.used(), bytes_with(8 * LEAST, FIRST_BLOCKS));
+    assert!(has_all(ours.used()));
     let (few, _fd) = LinkMemory::make(8 * LEAST).expect("made");
     let mut crowded = few.growth().between(true);
     while crowded.extend() {}
@@ -84,10 +87,11 @@ fn blocks_get_memory_when_a_side_asks_for_it() {
     for made in [4, 8, 16, 32] {
         assert!(one.extend());
         assert_eq!((one.made(), other.made()), (made, made));
-        assert_eq!((has(), theirs.used()), (ours.used(), has()));
+        assert_eq!(theirs.used(), ours.used());
+        assert!(has_all(ours.used()), "{made}");
         std::mem::swap(&mut one, &mut other);
     }
-    assert_eq!(has(), length(8 * LEAST));
+    assert_eq!(ours.used(), length(8 * LEAST));
     assert!(!one.extend() && !other.extend(), "there are no more");
     // What a malicious peer says has no effect beyond the blocks, and ends.
     for said in [0, 1, u64::MAX] {

@@ -20,8 +20,8 @@ pub(super) use pace::Pace;
 const MAX_WAITS: u32 = 1024;
 /// Bytes that a cell counts for.
 const CELL: u64 = 64;
-// A writer of the smallest blocks is sure of three of them.
-const _: () = assert!(MAX_BODY < 3 * link_memory::BLOCK);
+// A writer is sure of one whole block.
+const _: () = assert!(MAX_BODY <= link_memory::BLOCK);
 
 impl ShmEndpoint {
     /// Sends a message whose body lies in its cell, with the header that `pack` makes once there is
