@@ -7,8 +7,10 @@ use rejoin_tests::processes::wait_for;
 use rejoin_tests::{Run, finish, program};
 use std::path::{Path, PathBuf};
 
-/// Bytes of each half of the stream.
-const HALF: u64 = 100 << 20;
+/// Megabytes of each half of the stream: fewer than those after which the log itself asks for a
+/// checkpoint, which would come before that of the test.
+const MEGABYTES: u64 = 48;
+const HALF: u64 = MEGABYTES << 20;
 /// A rank with nothing in its log has a smaller file.
 const MOST: u64 = 20 << 20;
 
@@ -25,7 +27,8 @@ fn stream(options: &[&str], gate: &Path) -> Run {
     let usual = ["--tag-output", "-n", "2"];
     let options = usual.iter().chain(options);
     let run = options.fold(Run::raw::<&str>([]), Run::arg);
-    run.arg(program("stream")).arg("100").arg(gate)
+    let run = run.arg(program("stream")).arg(MEGABYTES.to_string());
+    run.arg(gate)
 }
 
 /// Files lack messages in jobs with a name, as on several hosts. The ranks are killed together with
